@@ -1,0 +1,1 @@
+//! Runs Metal compute kernel bodies on the CPU, lane by lane.

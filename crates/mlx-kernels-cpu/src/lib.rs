@@ -1,0 +1,1 @@
+//! Quantized-matmul, norm and sampling kernels for the CPU, over plain slices.

@@ -1,0 +1,1 @@
+//! Quantized-matmul, norm and sampling operations that extend MLX.

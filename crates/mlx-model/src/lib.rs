@@ -1,0 +1,1 @@
+//! Llama- and Qwen-style models on MLX arrays: loading, generation, KL measurement.

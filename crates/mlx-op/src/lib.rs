@@ -1,0 +1,1 @@
+//! Custom operations for MLX from Rust.

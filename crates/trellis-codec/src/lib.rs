@@ -1,0 +1,1 @@
+//! The bit-shift trellis weight format: geometry, packing, decoding and encoding.
