@@ -1,1 +1,3 @@
 //! Quantized-matmul, norm and sampling operations that extend MLX.
+
+pub mod shaders;
