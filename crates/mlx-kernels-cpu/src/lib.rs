@@ -1,1 +1,35 @@
 //! Quantized-matmul, norm and sampling kernels for the CPU, over plain slices.
+//!
+//! Nothing here knows of MLX: inputs and outputs are slices, row-major and without gaps, and the
+//! formats are MLX's. Products accumulate in `f32` whatever the element types, and a row's result
+//! has the same bits however many rows stand beside it and however many threads share the work.
+//!
+//! * [`affine`]: `x * W^T` for weights in MLX's affine quantization.
+//! * [`norm`]: residual addition with RMS norm.
+//! * [`sampling`]: greedy token choice and vocabulary masks.
+//! * [`reference`]: the same in plain `f64`, for tests.
+//!
+//! An [`Execution`] says which instructions to use and how many threads; the default is the best
+//! that the machine has.
+
+#![allow(
+    clippy::inline_always,
+    reason = "code over a set of instructions must end up in the function that enables them"
+)]
+#![allow(
+    clippy::needless_range_loop,
+    reason = "register tiles are indexed by row and column, with extents known at compile time"
+)]
+
+pub mod affine;
+mod error;
+mod execution;
+mod float;
+pub mod reference;
+mod simd;
+mod threads;
+
+pub use error::Error;
+pub use execution::Execution;
+pub use float::{FloatType, Floats, FloatsMut};
+pub use simd::Level;
