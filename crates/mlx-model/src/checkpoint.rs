@@ -1,0 +1,161 @@
+//! A model's configuration and named tensors, from either file format.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use mlx_rs::{Array, Dtype};
+
+use crate::config::Declared;
+use crate::config::{ModelConfig, QuantizationScheme, RopeScaling};
+use crate::error::{ModelError, Result};
+use crate::gguf;
+use crate::hf::{Folder, read_json, read_json_if_present};
+use crate::weight::{QuantizedWeight, Weight};
+
+/// Tensors by Hugging Face name, taken out one by one as layers are built.
+pub(crate) struct Checkpoint {
+    pub(crate) config: ModelConfig,
+    tensors: HashMap<String, Array>,
+    /// Element type that floating-point tensors are converted to; `None` leaves them.
+    dtype: Option<Dtype>,
+}
+
+impl Checkpoint {
+    /// Opens a GGUF file or a model folder.
+    pub(crate) fn open(path: &Path, dtype: Option<Dtype>) -> Result<Self> {
+        if path.is_dir() {
+            Self::open_folder(path, dtype)
+        } else if path.is_file() {
+            Self::open_gguf(path, dtype)
+        } else {
+            Err(ModelError::Missing {
+                path: path.into(),
+                expected: "GGUF file or model folder",
+            })
+        }
+    }
+
+    fn open_folder(path: &Path, dtype: Option<Dtype>) -> Result<Self> {
+        let config_path = path.join("config.json");
+        let json = read_json(&config_path, "model configuration")?;
+        let mut config = ModelConfig::from_hf_json(&config_path, &json)?;
+        let generation = read_json_if_present(&path.join("generation_config.json"))?;
+        config
+            .eos_tokens
+            .extend(crate::config::eos_tokens(&generation));
+        let tensors = Folder::open(path)?.load_tensors()?;
+        Ok(Self {
+            config,
+            tensors,
+            dtype,
+        })
+    }
+
+    fn open_gguf(path: &Path, dtype: Option<Dtype>) -> Result<Self> {
+        let header = gguf::Header::read(path)?;
+        let mut config = ModelConfig::from_gguf(&header)?;
+        let mut tensors = gguf::load_tensors(&header)?;
+        if let Some(factors) = tensors.remove("rope_freqs.weight") {
+            let factors = factors.to_vec_cast::<f32>().map_err(|error| {
+                ModelError::invalid("rope_freqs.weight", error, "a tensor of factors")
+            })?;
+            config = config.with_rope_scaling(RopeScaling::Factors(factors))?;
+        }
+        // GGUF keeps norms in float32 whatever the rest is in: its scales' float16 decides.
+        Ok(Self {
+            config,
+            tensors,
+            dtype: dtype.or(Some(Dtype::Float16)),
+        })
+    }
+
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.tensors.contains_key(name)
+    }
+
+    /// Takes out a floating-point tensor of a given shape.
+    pub(crate) fn float(&mut self, name: &str, shape: &[i32]) -> Result<Array> {
+        let tensor = self.take(name)?;
+        if tensor.shape() != shape {
+            return Err(ModelError::TensorShape {
+                name: name.into(),
+                found: tensor.shape().to_vec(),
+                expected: shape.to_vec(),
+            });
+        }
+        self.convert(name, tensor)
+    }
+
+    /// Takes out the matrix of the layer at `path`, `rows` x `columns`, quantized or not.
+    pub(crate) fn weight(&mut self, path: &str, rows: i32, columns: i32) -> Result<Weight> {
+        let name = format!("{path}.weight");
+        let scales_name = format!("{path}.scales");
+        let declared = self
+            .config
+            .quantization
+            .as_ref()
+            .map(|config| config.declared(path));
+        if !self.contains(&scales_name) {
+            if let Some(Declared::Exactly(scheme)) = declared {
+                return Err(ModelError::Quantization {
+                    name,
+                    what: "scheme",
+                    found: "unquantized".into(),
+                    expected: format!("{scheme} by config.json"),
+                });
+            }
+            return Ok(Weight::Dense(self.float(&name, &[rows, columns])?));
+        }
+        let packed = self.take(&name)?;
+        let scales = self.take(&scales_name)?;
+        let scales = self.convert(&scales_name, scales)?;
+        let biases_name = format!("{path}.biases");
+        let biases = self.take(&biases_name)?;
+        let biases = self.convert(&biases_name, biases)?;
+        let weight = QuantizedWeight::new(&name, [rows, columns], packed, scales, biases)?;
+        check_declared(&name, weight.scheme(), declared)?;
+        Ok(Weight::Quantized(weight))
+    }
+
+    fn take(&mut self, name: &str) -> Result<Array> {
+        self.tensors
+            .remove(name)
+            .ok_or_else(|| ModelError::MissingTensor { name: name.into() })
+    }
+
+    fn convert(&self, name: &str, tensor: Array) -> Result<Array> {
+        let found = tensor.dtype();
+        if !matches!(found, Dtype::Float32 | Dtype::Float16 | Dtype::Bfloat16) {
+            return Err(ModelError::TensorDtype {
+                name: name.into(),
+                found: format!("{found:?}"),
+                expected: "float32, float16 or bfloat16",
+            });
+        }
+        match self.dtype {
+            Some(dtype) if dtype != found => Ok(tensor.as_dtype(dtype)?),
+            _ => Ok(tensor),
+        }
+    }
+}
+
+fn check_declared(
+    name: &str,
+    scheme: QuantizationScheme,
+    declared: Option<Declared>,
+) -> Result<()> {
+    let expected = match declared {
+        None => return Ok(()),
+        Some(Declared::Unquantized) => "unquantized by config.json".to_owned(),
+        Some(Declared::Default(said) | Declared::Exactly(said)) if said == scheme => return Ok(()),
+        Some(Declared::Default(said) | Declared::Exactly(said)) => {
+            format!("{said} by config.json")
+        }
+    };
+    Err(ModelError::Quantization {
+        name: name.into(),
+        what: "scheme by the tensors' shapes",
+        found: scheme.to_string(),
+        expected,
+    })
+}

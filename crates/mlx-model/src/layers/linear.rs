@@ -1,0 +1,124 @@
+//! Linear layers and the embedding table.
+
+use mlx_rs::{Array, Dtype};
+
+use super::Pass;
+use crate::checkpoint::Checkpoint;
+use crate::config::QuantizationScheme;
+use crate::error::Result;
+use crate::usage::LayerKind;
+use crate::weight::Weight;
+
+/// `x W^T + b`.
+#[derive(Clone)]
+pub(crate) struct Linear {
+    weight: Weight,
+    bias: Option<Array>,
+    place: (LayerKind, usize),
+}
+
+impl Linear {
+    pub(crate) fn new(weight: Weight, bias: Option<Array>, place: (LayerKind, usize)) -> Self {
+        Self {
+            weight,
+            bias,
+            place,
+        }
+    }
+
+    /// Builds the layer at `path`, `outputs` x `inputs`.
+    pub(crate) fn load(
+        checkpoint: &mut Checkpoint,
+        path: &str,
+        place: (LayerKind, usize),
+        [outputs, inputs]: [i32; 2],
+        bias: bool,
+    ) -> Result<Self> {
+        let weight = checkpoint.weight(path, outputs, inputs)?;
+        let bias_name = format!("{path}.bias");
+        let bias = (bias || checkpoint.contains(&bias_name))
+            .then(|| checkpoint.float(&bias_name, &[outputs]))
+            .transpose()?;
+        Ok(Self {
+            weight,
+            bias,
+            place,
+        })
+    }
+
+    pub(crate) fn forward(&self, x: &Array, pass: Pass<'_>) -> Result<Array> {
+        let product = match &self.weight {
+            Weight::Dense(weight) => x.matmul(weight.t())?,
+            Weight::Quantized(weight) => pass.kernels.quantized_matmul(x, weight)?,
+        };
+        if let Some(usage) = pass.usage {
+            let (weights, kernel) = match &self.weight {
+                Weight::Dense(weight) => (format!("{:?}", weight.dtype()), "mlx matmul".into()),
+                Weight::Quantized(weight) => (
+                    weight.scheme().to_string(),
+                    pass.kernels.chosen_kernel(x, weight)?,
+                ),
+            };
+            let rows = x.size() / x.dim(-1) as usize;
+            usage.record(self.place, weights, rows, kernel);
+        }
+        match &self.bias {
+            Some(bias) => Ok(product.add(bias)?),
+            None => Ok(product),
+        }
+    }
+
+    pub(crate) fn requantize(&self, scheme: QuantizationScheme, dtype: Dtype) -> Result<Self> {
+        let (kind, index) = self.place;
+        let name = format!("{} of layer {index}", kind.name());
+        let weight = self.weight.requantize(&name, scheme, dtype)?;
+        Ok(Self {
+            weight,
+            bias: self.bias.clone(),
+            place: self.place,
+        })
+    }
+
+    pub(crate) fn arrays<'a>(&'a self, arrays: &mut Vec<&'a Array>) {
+        weight_arrays(&self.weight, arrays);
+        arrays.extend(&self.bias);
+    }
+}
+
+/// The token embedding table; where the output head is tied, its weights too.
+#[derive(Clone)]
+pub(crate) struct Embedding {
+    weight: Weight,
+}
+
+impl Embedding {
+    pub(crate) fn new(weight: Weight) -> Self {
+        Self { weight }
+    }
+
+    pub(crate) fn weight(&self) -> &Weight {
+        &self.weight
+    }
+
+    /// Rows of the table for `tokens` (uint32, any shape), in `dtype`.
+    pub(crate) fn forward(&self, tokens: &Array, dtype: Dtype) -> Result<Array> {
+        let rows = match &self.weight {
+            Weight::Dense(weight) => weight.take_axis(tokens, 0)?,
+            Weight::Quantized(weight) => weight.gather(tokens)?,
+        };
+        Ok(rows.as_dtype(dtype)?)
+    }
+
+    pub(crate) fn arrays<'a>(&'a self, arrays: &mut Vec<&'a Array>) {
+        weight_arrays(&self.weight, arrays);
+    }
+}
+
+fn weight_arrays<'a>(weight: &'a Weight, arrays: &mut Vec<&'a Array>) {
+    match weight {
+        Weight::Dense(weight) => arrays.push(weight),
+        Weight::Quantized(weight) => {
+            arrays.extend([weight.packed(), weight.scales(), weight.biases()]);
+        }
+    }
+}
