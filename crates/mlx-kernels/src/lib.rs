@@ -1,3 +1,20 @@
 //! Quantized-matmul, norm and sampling operations that extend MLX.
+//!
+//! [`ops`] has the arguments and results of `mlx_rs::ops`: swap the import, and each call takes the
+//! best kernel for its device and shape, or MLX's own operation where none fits. [`Context`] says
+//! what that is decided for, and [`affine::plan`] what is decided.
+//!
+//! [`shaders`] holds the Metal bodies in `kernels/`, which also run on CUDA and in a simulator.
 
+pub mod affine;
+mod context;
+mod error;
+mod host;
+mod kernels;
+pub mod ops;
 pub mod shaders;
+pub mod simulator;
+
+pub use context::{Context, with_context};
+pub use error::Error;
+pub use mlx_op::{Backend, DeviceProfile};

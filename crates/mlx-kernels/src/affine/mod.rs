@@ -1,0 +1,119 @@
+//! Products with weights in MLX's affine quantization.
+
+mod cpu;
+mod kernel;
+mod plan;
+mod problem;
+mod tables;
+
+use mlx_rs::{Array, ops};
+
+pub use plan::{BLOCK_ROWS, Plan, PlanOptions, plan};
+pub use problem::{BITS, GROUP_SIZES, Problem};
+pub use tables::{Table, for_device as table_for};
+
+use crate::{Context, Error};
+use problem::Operands;
+
+/// A product and the plan that computed it.
+#[derive(Debug, Clone)]
+pub struct Planned {
+    /// The lazy result.
+    pub result: Array,
+    /// How it is computed.
+    pub plan: Plan,
+}
+
+/// `x * W^T` for an affine-quantized `W`, by the plan of the current [`Context`].
+///
+/// * `x`: `[..., K]`, float32, float16 or bfloat16; any rank of at least 1, any strides.
+/// * `w`: uint32 `[N, K * bits / 32]`; `scales`, `biases`: float `[N, K / group_size]`.
+/// * Result: `[..., N]`, of the element type that x, scales and biases promote to.
+///
+/// What lies outside that (no biases, a batch of weights, float64, `transpose` false) goes to
+/// `mlx_rs::ops::quantized_matmul` as it is.
+///
+/// # Errors
+///
+/// Names the argument that does not fit, what it is and what it must be.
+pub fn quantized_matmul(
+    x: &Array,
+    w: &Array,
+    scales: &Array,
+    biases: Option<&Array>,
+    transpose: bool,
+    group_size: i32,
+    bits: i32,
+) -> Result<Planned, Error> {
+    let stock = || -> Result<Planned, Error> {
+        let result = ops::quantized_matmul(x, w, scales, biases, transpose, group_size, bits)?;
+        Ok(Planned {
+            result,
+            plan: Plan::Stock,
+        })
+    };
+    if !transpose {
+        return stock();
+    }
+    let Some((problem, operands)) = Problem::read(x, w, scales, biases, group_size, bits)? else {
+        return stock();
+    };
+    if problem.rows == 0 {
+        let result = ops::zeros_dtype(&result_shape(x, problem.n), problem.dtype)?;
+        return Ok(Planned {
+            result,
+            plan: Plan::Stock,
+        });
+    }
+    let context = Context::current();
+    let plan = plan(&problem, context.profile(), context.options());
+    let result = run(plan, &context, &problem, &operands)?;
+    Ok(Planned { result, plan })
+}
+
+fn run(
+    plan: Plan,
+    context: &Context,
+    problem: &Problem,
+    operands: &Operands,
+) -> Result<Array, Error> {
+    match plan {
+        Plan::Cpu => cpu::matmul(problem, operands),
+        Plan::Stock => stock(problem, operands, &operands.x),
+        Plan::StockByRow => stock_by_row(problem, operands),
+        Plan::Rows | Plan::Mma | Plan::SplitMma { .. } => {
+            kernel::matmul(plan, &context.kernel_device()?, problem, operands)
+        }
+    }
+}
+
+fn stock(problem: &Problem, operands: &Operands, x: &Array) -> Result<Array, Error> {
+    let Operands {
+        w, scales, biases, ..
+    } = operands;
+    let (group_size, bits) = (problem.group_size, problem.bits);
+    let result = ops::quantized_matmul(x, w, scales, Some(biases), true, group_size, bits)?;
+    Ok(result)
+}
+
+fn stock_by_row(problem: &Problem, operands: &Operands) -> Result<Array, Error> {
+    let rows = operands
+        .x
+        .reshape(&[problem.rows, problem.k])?
+        .split_equal(problem.rows, 0)?;
+    let products = rows
+        .iter()
+        .map(|row| stock(problem, operands, row))
+        .collect::<Result<Vec<_>, _>>()?;
+    let stacked = ops::concatenate(&products, 0)?;
+    Ok(stacked.reshape(&result_shape(&operands.x, problem.n))?)
+}
+
+/// x's leading dimensions and N.
+fn result_shape(x: &Array, n: i32) -> Vec<i32> {
+    let mut shape = x.shape().to_vec();
+    if let Some(last) = shape.last_mut() {
+        *last = n;
+    }
+    shape
+}
