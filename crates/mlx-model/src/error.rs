@@ -153,6 +153,9 @@ pub enum ModelError {
     /// The chat template does not parse or refused the messages.
     #[error("chat template: {0:#}")]
     ChatTemplate(#[from] minijinja::Error),
+    /// A kernel of this project refused its arguments or could not run.
+    #[error("kernel: {0}")]
+    Kernel(#[from] mlx_kernels::Error),
     /// MLX reported an error.
     #[error("MLX: {0}")]
     Mlx(#[from] mlx_rs::error::Exception),
@@ -161,7 +164,7 @@ pub enum ModelError {
 impl ModelError {
     pub(crate) fn invalid(
         what: impl Into<String>,
-        found: impl ToString,
+        found: impl std::fmt::Display,
         expected: impl Into<String>,
     ) -> Self {
         Self::Invalid {

@@ -1,15 +1,28 @@
 //! The operations that a model leaves open: which kernels multiply, normalise and pick.
 
 mod dense;
+mod extension;
 mod stock;
 
 pub use dense::Dense;
+pub use extension::Extension;
 pub use stock::Stock;
+
+use std::borrow::Cow;
 
 use mlx_rs::{Array, fast, ops::indexing};
 
 use crate::error::Result;
 use crate::weight::QuantizedWeight;
+
+/// A lazy product, and what computes it.
+#[derive(Debug, Clone)]
+pub struct Product {
+    /// The result.
+    pub output: Array,
+    /// Name of the kernel that was chosen, for reports.
+    pub kernel: Cow<'static, str>,
+}
 
 /// A set of kernels that a model runs under.
 ///
@@ -22,13 +35,7 @@ pub trait Kernels {
     ///
     /// # Errors
     /// Any error of the kernel or of MLX.
-    fn quantized_matmul(&self, x: &Array, weight: &QuantizedWeight) -> Result<Array>;
-
-    /// Name of the kernel that [`Self::quantized_matmul`] takes for these arguments.
-    ///
-    /// # Errors
-    /// Any error that choosing a kernel can give.
-    fn chosen_kernel(&self, x: &Array, weight: &QuantizedWeight) -> Result<String>;
+    fn quantized_matmul(&self, x: &Array, weight: &QuantizedWeight) -> Result<Product>;
 
     /// The residual stream's step: `x + residual`, and its RMS norm scaled by `weight`.
     ///

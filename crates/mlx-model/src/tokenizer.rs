@@ -132,6 +132,22 @@ impl Tokenizer {
         Ok(tokens)
     }
 
+    /// Tokens of a piece of text by itself, without a begin-of-text token.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokenizer`] if the text cannot be encoded.
+    pub fn encode_plain(&self, text: &str) -> Result<Vec<u32>> {
+        self.encode_with(text, false)
+    }
+
+    /// Tokens that [`Self::encode`] puts before a text.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokenizer`] if the tokenizer fails.
+    pub fn prefix(&self) -> Result<Vec<u32>> {
+        self.encode("")
+    }
+
     /// Tokens of a conversation, up to where the assistant's answer begins.
     ///
     /// # Errors

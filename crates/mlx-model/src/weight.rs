@@ -177,7 +177,7 @@ fn scheme_of(
             "n, with scales of two dimensions too",
         ));
     };
-    let scales_name = || format!("{} (scales)", name);
+    let scales_name = || format!("{name} (scales)");
     if packed_rows != rows {
         return Err(shape_error(name.into(), packed, "n"));
     }
@@ -222,6 +222,15 @@ pub enum Weight {
 }
 
 impl Weight {
+    /// The format in words, such as `4-bit g32` or `float16`.
+    #[must_use]
+    pub fn format(&self) -> String {
+        match self {
+            Self::Dense(weight) => format!("{:?}", weight.dtype()).to_lowercase(),
+            Self::Quantized(weight) => weight.scheme().to_string(),
+        }
+    }
+
     /// The whole matrix in float32.
     ///
     /// # Errors

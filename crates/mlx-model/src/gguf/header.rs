@@ -261,7 +261,7 @@ fn tensor_info<R: std::io::Read>(reader: &mut Reader<R>) -> Result<(String, Tens
     let elements = shape
         .iter()
         .try_fold(1u64, |product, &size| product.checked_mul(size))
-        .filter(|&elements| elements > 0 && elements <= i32::MAX as u64)
+        .filter(|&elements| elements > 0 && i32::try_from(elements).is_ok())
         .ok_or_else(|| {
             let expected = "1 to 2^31 - 1 elements";
             reader.malformed(&what("shape"), &format!("{shape:?}"), expected)

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use mlx_rs::{Array, Dtype};
 
-use super::Kernels;
+use super::{Kernels, Product};
 use crate::error::Result;
 use crate::weight::QuantizedWeight;
 
@@ -51,14 +51,13 @@ impl Kernels for Dense {
         "dense"
     }
 
-    fn quantized_matmul(&self, x: &Array, weight: &QuantizedWeight) -> Result<Array> {
+    fn quantized_matmul(&self, x: &Array, weight: &QuantizedWeight) -> Result<Product> {
         let product = x
             .as_dtype(Dtype::Float32)?
             .matmul(self.matrix(weight)?.t())?;
-        Ok(product.as_dtype(x.dtype())?)
-    }
-
-    fn chosen_kernel(&self, _x: &Array, _weight: &QuantizedWeight) -> Result<String> {
-        Ok("float32 matmul".to_owned())
+        Ok(Product {
+            output: product.as_dtype(x.dtype())?,
+            kernel: "float32 matmul".into(),
+        })
     }
 }

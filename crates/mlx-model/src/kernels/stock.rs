@@ -2,7 +2,7 @@
 
 use mlx_rs::{Array, ops};
 
-use super::Kernels;
+use super::{Kernels, Product};
 use crate::error::Result;
 use crate::weight::QuantizedWeight;
 
@@ -15,7 +15,7 @@ impl Kernels for Stock {
         "stock"
     }
 
-    fn quantized_matmul(&self, x: &Array, weight: &QuantizedWeight) -> Result<Array> {
+    fn quantized_matmul(&self, x: &Array, weight: &QuantizedWeight) -> Result<Product> {
         let scheme = weight.scheme();
         let product = ops::quantized_matmul(
             x,
@@ -27,10 +27,9 @@ impl Kernels for Stock {
             scheme.bits,
         )?;
         // MLX promotes when activations and scales differ.
-        Ok(product.as_dtype(x.dtype())?)
-    }
-
-    fn chosen_kernel(&self, _x: &Array, _weight: &QuantizedWeight) -> Result<String> {
-        Ok("mlx quantized_matmul".to_owned())
+        Ok(Product {
+            output: product.as_dtype(x.dtype())?,
+            kernel: "mlx quantized_matmul".into(),
+        })
     }
 }

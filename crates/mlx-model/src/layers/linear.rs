@@ -6,6 +6,7 @@ use super::Pass;
 use crate::checkpoint::Checkpoint;
 use crate::config::QuantizationScheme;
 use crate::error::Result;
+use crate::kernels::Product;
 use crate::usage::LayerKind;
 use crate::weight::Weight;
 
@@ -47,24 +48,20 @@ impl Linear {
     }
 
     pub(crate) fn forward(&self, x: &Array, pass: Pass<'_>) -> Result<Array> {
-        let product = match &self.weight {
-            Weight::Dense(weight) => x.matmul(weight.t())?,
+        let Product { output, kernel } = match &self.weight {
+            Weight::Dense(weight) => Product {
+                output: x.matmul(weight.t())?,
+                kernel: "mlx matmul".into(),
+            },
             Weight::Quantized(weight) => pass.kernels.quantized_matmul(x, weight)?,
         };
         if let Some(usage) = pass.usage {
-            let (weights, kernel) = match &self.weight {
-                Weight::Dense(weight) => (format!("{:?}", weight.dtype()), "mlx matmul".into()),
-                Weight::Quantized(weight) => (
-                    weight.scheme().to_string(),
-                    pass.kernels.chosen_kernel(x, weight)?,
-                ),
-            };
             let rows = x.size() / x.dim(-1) as usize;
-            usage.record(self.place, weights, rows, kernel);
+            usage.record(self.place, self.weight.format(), rows, kernel.into_owned());
         }
         match &self.bias {
-            Some(bias) => Ok(product.add(bias)?),
-            None => Ok(product),
+            Some(bias) => Ok(output.add(bias)?),
+            None => Ok(output),
         }
     }
 

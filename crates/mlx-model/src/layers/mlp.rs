@@ -10,9 +10,9 @@ use crate::usage::LayerKind;
 
 #[derive(Clone)]
 pub(super) struct Mlp {
-    gate_proj: Linear,
-    up_proj: Linear,
-    down_proj: Linear,
+    gate: Linear,
+    up: Linear,
+    down: Linear,
 }
 
 impl Mlp {
@@ -27,29 +27,29 @@ impl Mlp {
             Linear::load(checkpoint, &path, (kind, layer), shape, config.mlp_bias)
         };
         Ok(Self {
-            gate_proj: linear(LayerKind::GateProj, [inner, hidden])?,
-            up_proj: linear(LayerKind::UpProj, [inner, hidden])?,
-            down_proj: linear(LayerKind::DownProj, [hidden, inner])?,
+            gate: linear(LayerKind::GateProj, [inner, hidden])?,
+            up: linear(LayerKind::UpProj, [inner, hidden])?,
+            down: linear(LayerKind::DownProj, [hidden, inner])?,
         })
     }
 
     pub(super) fn forward(&self, x: &Array, pass: Pass<'_>) -> Result<Array> {
-        let gate = self.gate_proj.forward(x, pass)?;
+        let gate = self.gate.forward(x, pass)?;
         let silu = gate.multiply(ops::sigmoid(&gate)?)?;
-        let gated = silu.multiply(self.up_proj.forward(x, pass)?)?;
-        self.down_proj.forward(&gated, pass)
+        let gated = silu.multiply(self.up.forward(x, pass)?)?;
+        self.down.forward(&gated, pass)
     }
 
     pub(super) fn requantize(&self, scheme: QuantizationScheme, dtype: Dtype) -> Result<Self> {
         Ok(Self {
-            gate_proj: self.gate_proj.requantize(scheme, dtype)?,
-            up_proj: self.up_proj.requantize(scheme, dtype)?,
-            down_proj: self.down_proj.requantize(scheme, dtype)?,
+            gate: self.gate.requantize(scheme, dtype)?,
+            up: self.up.requantize(scheme, dtype)?,
+            down: self.down.requantize(scheme, dtype)?,
         })
     }
 
     pub(super) fn arrays<'a>(&'a self, arrays: &mut Vec<&'a Array>) {
-        for linear in [&self.gate_proj, &self.up_proj, &self.down_proj] {
+        for linear in [&self.gate, &self.up, &self.down] {
             linear.arrays(arrays);
         }
     }

@@ -1,0 +1,57 @@
+//! This project's kernels.
+
+use std::sync::Arc;
+
+use mlx_kernels::affine::{self, Plan};
+use mlx_kernels::{Context, with_context};
+use mlx_rs::Array;
+
+use super::{Kernels, Product};
+use crate::error::Result;
+use crate::weight::QuantizedWeight;
+
+/// Runs the operations of `mlx_kernels` under a context: on the back end, and with the demands,
+/// that it holds.
+#[derive(Debug, Clone)]
+pub struct Extension {
+    context: Arc<Context>,
+}
+
+impl Extension {
+    /// Kernels that run under `context`.
+    #[must_use]
+    pub fn new(context: Context) -> Self {
+        Self {
+            context: Arc::new(context),
+        }
+    }
+}
+
+impl Kernels for Extension {
+    fn name(&self) -> &'static str {
+        self.context.backend().name()
+    }
+
+    fn quantized_matmul(&self, x: &Array, weight: &QuantizedWeight) -> Result<Product> {
+        let scheme = weight.scheme();
+        let planned = with_context(&self.context, || {
+            affine::quantized_matmul(
+                x,
+                weight.packed(),
+                weight.scales(),
+                Some(weight.biases()),
+                true,
+                scheme.group_size,
+                scheme.bits,
+            )
+        })?;
+        let kernel = match planned.plan {
+            Plan::Stock => "mlx quantized_matmul".into(),
+            plan => format!("{plan} ({})", self.name()).into(),
+        };
+        Ok(Product {
+            output: planned.result.as_dtype(x.dtype())?,
+            kernel,
+        })
+    }
+}
