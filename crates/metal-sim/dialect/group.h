@@ -32,6 +32,7 @@ struct group {
     uint64_t arena_used;
     uint64_t declared;           // bytes of the variables so far
     uint64_t limit;              // bytes they may take
+    uint64_t wanted;             // what a variable that does not fit would bring `declared` to
     void* shared[max_shared_arrays];
     uint64_t shared_bytes[max_shared_arrays];
 };
@@ -56,18 +57,17 @@ struct lane {
     uint32_t index;        // in the group
 };
 
-// The lane that runs now on this host thread.
+// The lane that runs now on this host thread: set by the scheduler before it lets a lane run.
 static thread_local lane* current;
 
 #define METAL_SIM_AT uint32_t line = __builtin_LINE(), const char* file = __builtin_FILE()
 
-__attribute__((noinline)) inline void stop(lane* self, stop_scope scope, const char* operation, uint32_t line, const char* file) {
+inline void stop(lane* self, stop_scope scope, const char* operation, uint32_t line, const char* file) {
     self->stop_operation = operation;
     self->stop_file = file;
     self->stop_line = line;
     self->scope = scope;
     self->suspend(self);
-    current = self;
 }
 
 inline uint32_t lane_index(const lane* self) { return self->index % simd_width; }
@@ -81,8 +81,12 @@ constexpr uint64_t red_zone = 64;
 template <class T> inline T& shared(uint32_t slot, METAL_SIM_AT) {
     group* g = current->in_group;
     if (g->shared[slot] == nullptr) {
-        g->declared += (sizeof(T) + 15) / 16 * 16;
-        while (g->declared > g->limit) stop(current, stop_scope::fault, "threadgroup declaration", line, file);
+        const uint64_t declared = g->declared + (sizeof(T) + 15) / 16 * 16;
+        while (declared > g->limit) {
+            g->wanted = declared;
+            stop(current, stop_scope::fault, "threadgroup declaration", line, file);
+        }
+        g->declared = declared;
         g->shared[slot] = g->arena + g->arena_used;
         g->shared_bytes[slot] = sizeof(T);
         g->arena_used += (sizeof(T) + 63) / 64 * 64 + red_zone;

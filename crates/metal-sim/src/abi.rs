@@ -51,6 +51,7 @@ pub struct Group {
     pub arena_used: u64,
     pub declared: u64,
     pub limit: u64,
+    pub wanted: u64,
     pub shared: [*mut c_void; MAX_SHARED],
     pub shared_bytes: [u64; MAX_SHARED],
 }
@@ -84,5 +85,9 @@ pub struct Lane {
 /// The function every compiled kernel exports: runs the body for one thread, with the kernel's buffers.
 pub type Entry = unsafe extern "C" fn(*const *mut c_void, *mut Lane);
 
-/// Its name.
+/// Gives the address of the variable that names the running lane, one for each host thread.
+pub type Current = unsafe extern "C" fn() -> *mut *mut Lane;
+
+/// Names of the two functions.
 pub const ENTRY_NAME: &str = "metal_sim_entry";
+pub const CURRENT_NAME: &str = "metal_sim_current";

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     SimError,
-    abi::{ENTRY_NAME, Entry},
+    abi::{CURRENT_NAME, Current, ENTRY_NAME, Entry},
     source,
 };
 
@@ -41,6 +41,7 @@ const CLANG_CONSTANTS: &[&str] = &["-Xclang", "-cl-single-precision-constant"];
 /// A loaded kernel.
 pub struct Module {
     pub entry: Entry,
+    pub current: Current,
     /// Keeps the code mapped.
     _library: Library,
 }
@@ -207,10 +208,21 @@ fn load(path: &Path) -> Result<Module, SimError> {
     };
     // SAFETY: the library was compiled from generated source, which has no initialisers that run code.
     let library = unsafe { Library::new(path) }.map_err(failed)?;
-    // SAFETY: the generated source defines this symbol with this type.
-    let entry = *unsafe { library.get::<Entry>(ENTRY_NAME.as_bytes()) }.map_err(failed)?;
+    // SAFETY: the generated source defines these symbols with these types.
+    let (entry, current) = unsafe {
+        let entry = *library
+            .get::<Entry>(ENTRY_NAME.as_bytes())
+            .map_err(failed)?;
+        (
+            entry,
+            *library
+                .get::<Current>(CURRENT_NAME.as_bytes())
+                .map_err(failed)?,
+        )
+    };
     Ok(Module {
         entry,
+        current,
         _library: library,
     })
 }

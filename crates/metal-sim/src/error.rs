@@ -219,7 +219,7 @@ pub enum SimError {
     /// Threads wait for one that has returned: at a threadgroup barrier, or in a matrix operation, which needs all 32
     /// lanes.
     #[error(
-        "kernel {kernel}, threadgroup {group:?}: {waiting} waits for thread {missing:?}, which has returned or does not exist"
+        "kernel {kernel}, threadgroup {group:?}: {waiting} waits for thread {missing} of the group, which has returned or does not exist"
     )]
     Missing {
         /// Name of the kernel.
@@ -228,8 +228,8 @@ pub enum SimError {
         group: [u32; 3],
         /// Where the others wait.
         waiting: Box<Place>,
-        /// The missing thread's position in the threadgroup.
-        missing: [u32; 3],
+        /// The missing thread's index in the threadgroup.
+        missing: u32,
     },
     /// The kernel declares more threadgroup memory than there is.
     #[error(

@@ -207,6 +207,14 @@ fn check_count(
     })
 }
 
+/// Bytes of an array, if memory can hold so many.
+fn byte_count(shape: &[usize], dtype: DType) -> Option<usize> {
+    let bytes = shape
+        .iter()
+        .try_fold(dtype.size(), |bytes, &extent| bytes.checked_mul(extent))?;
+    isize::try_from(bytes).is_ok().then_some(bytes)
+}
+
 /// Checks that an array's bytes fill its shape.
 pub(crate) fn check_bytes(
     kernel: &KernelSource,
@@ -215,9 +223,7 @@ pub(crate) fn check_bytes(
     dtype: DType,
     found: usize,
 ) -> Result<(), SimError> {
-    let expected = shape
-        .iter()
-        .try_fold(dtype.size(), |bytes, &extent| bytes.checked_mul(extent));
+    let expected = byte_count(shape, dtype);
     if expected == Some(found) {
         return Ok(());
     }
@@ -252,6 +258,10 @@ pub(crate) fn check_launch(kernel: &KernelSource, launch: &Launch<'_>) -> Result
                 found: strides.len(),
             });
         }
+    }
+    for (name, output) in kernel.output_names.iter().zip(launch.outputs) {
+        let bytes = byte_count(&output.shape, output.dtype).unwrap_or(0);
+        check_bytes(kernel, name, &output.shape, output.dtype, bytes)?;
     }
     for (what, extents) in [("grid", launch.grid), ("threadgroup", launch.threadgroup)] {
         if extents.iter().any(|&n| n == 0 || u32::try_from(n).is_err()) {

@@ -14,6 +14,7 @@ mod order;
 mod signature;
 mod sim;
 mod source;
+mod stack;
 mod worker;
 
 pub use config::{Config, Order};

@@ -3,7 +3,7 @@
 use std::{
     ffi::c_void,
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -12,7 +12,7 @@ use std::{
 use crate::{
     Config, DType, Element, KernelSource, Launch, OutputSpec, SimError,
     buffers::{self, ALIGNMENT, Guarded, Poison},
-    compile::Compiler,
+    compile::{Compiler, Module},
     geometry::Geometry,
     kernel,
     signature::Binding,
@@ -208,8 +208,7 @@ struct Run<'a, 'o> {
     kernel: &'a KernelSource,
     launch: &'a Launch<'a>,
     generated: &'a Generated,
-    entry: crate::abi::Entry,
-    _module: std::sync::Arc<crate::compile::Module>,
+    module: Arc<Module>,
     inputs: Vec<Option<Guarded>>,
     shapes: Vec<Shape>,
     outputs: &'a mut [&'o mut [u8]],
@@ -272,8 +271,7 @@ impl<'a, 'o> Run<'a, 'o> {
             kernel,
             launch,
             generated,
-            entry: module.entry,
-            _module: module,
+            module,
             inputs,
             shapes: launch.inputs.iter().map(Shape::of).collect(),
             outputs,
@@ -300,7 +298,7 @@ impl<'a, 'o> Run<'a, 'o> {
         }
         let buffers = self.pointers();
         let program = Program {
-            entry: self.entry,
+            module: &self.module,
             buffers: &buffers,
             geometry: Geometry::new(self.launch.grid, self.launch.threadgroup),
             order: self.simulator.config.order,

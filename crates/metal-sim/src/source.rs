@@ -51,16 +51,17 @@ pub fn generate(kernel: &KernelSource, launch: &Launch<'_>) -> Result<Generated,
     } = &signature;
     let (parameters, arguments) = (parameters.join(", "), arguments.join(",\n        "));
     let body = &rewritten.text;
-    let (name, header, entry) = (&kernel.name, &kernel.header, abi::ENTRY_NAME);
+    let (name, header) = (&kernel.name, &kernel.header);
+    let (entry, current) = (abi::ENTRY_NAME, abi::CURRENT_NAME);
     let text = format!(
         "#line 1 \"header\"\n{header}\n\
          #line 1 \"generated\"\n{template_line}\n\
          inline void custom_kernel_{name}({parameters}) {{\n\
          #line 1 \"body\"\n{body}\n\
          #line 1 \"generated\"\n}}\n\
-         extern \"C\" __attribute__((visibility(\"default\")))\n\
-         void {entry}(void* const* buffers, metal_sim::lane* self) {{\n\
-         \x20   metal_sim::current = self;\n\
+         #define METAL_SIM_EXPORT extern \"C\" __attribute__((visibility(\"default\")))\n\
+         METAL_SIM_EXPORT metal_sim::lane** {current}() {{ return &metal_sim::current; }}\n\
+         METAL_SIM_EXPORT void {entry}(void* const* buffers, metal_sim::lane* self) {{\n\
          \x20   const metal_sim::group& group = *self->in_group;\n\
          \x20   custom_kernel_{name}{template_values}(\n        {arguments});\n\
          }}\n"

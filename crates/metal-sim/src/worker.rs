@@ -1,24 +1,26 @@
 //! Runs one threadgroup after the other on one host thread: a coroutine for each thread of the group.
 
 use std::{
-    ffi::{CStr, c_char, c_void},
+    ffi::{CStr, c_void},
     io, ptr,
 };
 
-use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
+use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::{
     Place,
-    abi::{Entry, Group, Lane, MAX_SHARED, RED_ZONE, SIMD_WIDTH, Scope, SimdGroup},
+    abi::{Group, Lane, MAX_SHARED, RED_ZONE, SIMD_WIDTH, Scope, SimdGroup},
+    compile::Module,
     config::Order,
     geometry::{Geometry, thread_position},
     order::Schedule,
+    stack::ThreadStack,
 };
 
 /// What a launch runs. The buffers outlive it.
 #[derive(Clone, Copy)]
 pub struct Program<'a> {
-    pub entry: Entry,
+    pub module: &'a Module,
     pub buffers: &'a [*mut c_void],
     pub geometry: Geometry,
     pub order: Order,
@@ -37,7 +39,7 @@ pub enum Fault {
     },
     Missing {
         waiting: Place,
-        missing: [u32; 3],
+        missing: u32,
     },
     ThreadgroupMemory {
         place: Place,
@@ -51,17 +53,19 @@ pub enum Fault {
     Stack(io::Error),
 }
 
-type Thread = Coroutine<(), (), (), DefaultStack>;
+type Thread = Coroutine<(), (), (), ThreadStack>;
 
 /// Memory that is reused from group to group.
 pub struct Worker {
     stack_bytes: usize,
-    stacks: Vec<DefaultStack>,
+    stacks: Vec<ThreadStack>,
     threads: Vec<Option<Thread>>,
     lanes: Vec<Lane>,
     simdgroups: Vec<SimdGroup>,
     group: Box<Group>,
     arena: Vec<ArenaLine>,
+    /// The module's variable that names the running lane on this host thread.
+    current: *mut *mut Lane,
 }
 
 // SAFETY: the raw pointers in `lanes` and `group` lead into the worker's own heap memory, and no coroutine is alive
@@ -96,6 +100,7 @@ impl Worker {
             arena_used: 0,
             declared: 0,
             limit: 0,
+            wanted: 0,
             shared: [ptr::null_mut(); MAX_SHARED],
             shared_bytes: [0; MAX_SHARED],
         };
@@ -107,16 +112,19 @@ impl Worker {
             simdgroups: Vec::new(),
             group: Box::new(group),
             arena: Vec::new(),
+            current: ptr::null_mut(),
         }
     }
 
-    /// Prepares for the groups of a launch.
+    /// Prepares for the groups of a launch, which must run on the same host thread.
     pub fn begin(&mut self, program: &Program<'_>) {
         // Each variable may waste a line on its alignment and takes a red zone.
         let bytes = program.threadgroup_bytes + MAX_SHARED * (64 + RED_ZONE);
         self.arena.clear();
         self.arena
             .resize(bytes.div_ceil(64), ArenaLine([POISON; 64]));
+        // SAFETY: the function takes nothing and returns the address of a thread-local variable.
+        self.current = unsafe { (program.module.current)() };
         let group = &mut *self.group;
         group.grid = program.geometry.grid;
         group.requested = program.geometry.threadgroup;
@@ -165,11 +173,11 @@ impl Worker {
                 index: index as u32,
             });
         }
-        let (entry, buffers) = (program.entry, program.buffers.as_ptr());
+        let (entry, buffers) = (program.module.entry, program.buffers.as_ptr());
         for index in 0..threads {
             let stack = match self.stacks.pop() {
                 Some(stack) => stack,
-                None => DefaultStack::new(self.stack_bytes).map_err(Fault::Stack)?,
+                None => ThreadStack::new(self.stack_bytes, index).map_err(Fault::Stack)?,
             };
             let lane: *mut Lane = &raw mut self.lanes[index];
             self.threads
@@ -239,6 +247,8 @@ impl Worker {
                     continue;
                 }
                 let thread = &mut self.threads[base + lane];
+                // SAFETY: the address of this host thread's variable, found in `begin` for the module that runs.
+                unsafe { *self.current = &raw mut self.lanes[base + lane] };
                 match thread.as_mut().map(|thread| thread.resume(())) {
                     Some(CoroutineResult::Yield(())) => match first {
                         None => first = Some(base + lane),
@@ -256,7 +266,7 @@ impl Worker {
             match self.lanes[first].scope {
                 Scope::GROUP => return Ok(State::Barrier(first)),
                 Scope::FAULT => {
-                    let wanted = self.group.declared as usize;
+                    let wanted = self.group.wanted as usize;
                     return Err(Fault::ThreadgroupMemory {
                         place: self.place(first),
                         wanted,
@@ -287,23 +297,29 @@ impl Worker {
     fn missing(&self, waiting: usize, missing: u32) -> Fault {
         Fault::Missing {
             waiting: self.place(waiting),
-            missing: thread_position(self.group.size, missing),
+            missing,
         }
     }
 
+    #[inline]
     fn same_place(&self, first: usize, second: usize) -> Result<(), Fault> {
         let (a, b) = (&self.lanes[first], &self.lanes[second]);
-        let same_text = |a: *const c_char, b: *const c_char| {
-            // SAFETY: both point to string literals of the loaded module.
-            a == b || unsafe { CStr::from_ptr(a) == CStr::from_ptr(b) }
-        };
-        if a.line == b.line && same_text(a.operation, b.operation) && same_text(a.file, b.file) {
+        if a.line == b.line && ptr::eq(a.operation, b.operation) && ptr::eq(a.file, b.file) {
             return Ok(());
         }
-        Err(Fault::Divergence {
-            first: self.place(first),
-            second: self.place(second),
-        })
+        self.same_text(first, second)
+    }
+
+    /// Equal texts need not be one literal.
+    #[cold]
+    fn same_text(&self, first: usize, second: usize) -> Result<(), Fault> {
+        let (first, second) = (self.place(first), self.place(second));
+        if (first.line, &first.operation, &first.file)
+            == (second.line, &second.operation, &second.file)
+        {
+            return Ok(());
+        }
+        Err(Fault::Divergence { first, second })
     }
 
     fn place(&self, lane: usize) -> Place {
