@@ -12,6 +12,7 @@ mod cuda;
 mod error;
 mod host;
 mod kernel;
+mod library;
 mod metal;
 mod profile;
 mod simulate;
@@ -22,5 +23,6 @@ pub use host::{Element, HostInput, HostOp, HostOutput, OutputSpec};
 pub use kernel::{
     Kernel, KernelDevice, KernelSource, KernelText, Launch, MAX_THREADS_PER_GROUP, TemplateArg,
 };
+pub use library::{mlx_library, mlx_version};
 pub use profile::{DeviceProfile, device_name};
 pub use simulate::{SimInput, SimLaunch, Simulator};

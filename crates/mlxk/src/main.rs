@@ -1,3 +1,68 @@
 //! Command line of the MLX kernel extension.
 
-fn main() {}
+mod commands;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use commands::{doctor, plan};
+
+/// Quantized-matmul kernels for MLX: what they would do here, and what they do to a model's output.
+#[derive(Debug, Parser)]
+#[command(name = "mlxk", version, about)]
+struct Cli {
+    /// How operations run: metal, cuda, cpu or sim. The best that the machine has, if not given.
+    #[arg(long, global = true, env = "MLXK_BACKEND", value_name = "NAME")]
+    backend: Option<mlx_kernels::Backend>,
+
+    /// Only plans under which a row's result never depends on the rows beside it.
+    #[arg(long, global = true)]
+    batch_invariant: bool,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show back end, device and libraries, and what would be chosen here.
+    Doctor(doctor::Args),
+    /// Show the kernel chosen for given shapes, by rows.
+    Plan(plan::Args),
+}
+
+impl Cli {
+    /// Makes the chosen back end the process's.
+    fn context(&self) -> anyhow::Result<mlx_kernels::Context> {
+        let context = match self.backend {
+            Some(backend) => mlx_kernels::Context::new(backend)?,
+            None => mlx_kernels::Context::detect(),
+        };
+        let batch_invariant = self.batch_invariant;
+        Ok(context.with_options(mlx_kernels::affine::PlanOptions { batch_invariant }))
+    }
+}
+
+fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
+    let context = cli.context()?;
+    context
+        .clone()
+        .set_default()
+        .map_err(|_| anyhow::anyhow!("the back end was set before"))?;
+    match &cli.command {
+        Command::Doctor(args) => doctor::run(args, &context),
+        Command::Plan(args) => plan::run(args, &context),
+    }
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("mlxk: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
