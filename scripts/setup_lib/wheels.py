@@ -30,7 +30,7 @@ def unpack(package, version, sha256, destination):
     """Download one wheel, check its hash and unpack it, whole or not at all."""
     wheel = _download(package, version, sha256)
     shutil.rmtree(destination, ignore_errors=True)
-    partial = Path(tempfile.mkdtemp(dir=STATE, prefix=f"{package}-"))
+    partial = Path(tempfile.mkdtemp(dir=destination.parent, prefix=f"{package}-"))
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(partial)
     os.replace(partial, destination)
