@@ -189,6 +189,20 @@ pub enum Error {
         /// The element.
         value: f32,
     },
+    /// A geometry of another format than the encoder's.
+    #[error("the geometry is of format {found:?}: the encoder's is {expected:?}")]
+    Format {
+        /// The geometry's format.
+        found: crate::Format,
+        /// The encoder's.
+        expected: crate::Format,
+    },
+    /// An instruction set this machine does not have.
+    #[error("the instruction set {level:?} is not available on this machine")]
+    SimdLevel {
+        /// The instruction set asked for.
+        level: crate::SimdLevel,
+    },
     /// A scale the encoder cannot divide by.
     #[error("the given scale of row {row} is {value}: it must be finite and not 0")]
     BadScale {

@@ -7,11 +7,13 @@
 //! - [`Format`], [`Geometry`], [`ModuleEntry`]: what a coded module is, and whether its arrays and its configuration
 //!   entry agree.
 //! - [`packing`], [`interleave()`], [`codebook`], [`decode()`]: from words to weights.
+//! - [`Encoder`]: from weights to words.
 //! - [`TrellisModule`]: the same as safetensors tensors.
 
 pub mod codebook;
 mod config;
 mod decode;
+mod encode;
 mod error;
 mod format;
 mod geometry;
@@ -21,6 +23,7 @@ pub mod packing;
 
 pub use config::{Axis, CODE, Layout, MODE, ModuleEntry, TrellisEntry};
 pub use decode::{Contract, decode, decode_states, factored_scales, round_to_bf16};
+pub use encode::{Distortion, Encoded, Encoder, ScaleSearch, SimdLevel};
 pub use error::{Error, Result};
 pub use format::{DEFAULT_BLOCK, DEFAULT_STATE_BITS, Format, MAX_BITS, MAX_STATE_BITS};
 pub use geometry::Geometry;
