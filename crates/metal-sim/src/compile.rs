@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    fmt::Write as _,
     fs, io,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -46,6 +47,9 @@ pub struct Module {
     _library: Library,
 }
 
+/// A module that may still have to be compiled; locked meanwhile.
+type Slot = Arc<Mutex<Option<Arc<Module>>>>;
+
 /// The compiler, its cache, and what has been loaded.
 pub struct Compiler {
     command: String,
@@ -54,7 +58,7 @@ pub struct Compiler {
     identity: Vec<u8>,
     cache: PathBuf,
     prelude: String,
-    loaded: Mutex<HashMap<String, Arc<Mutex<Option<Arc<Module>>>>>>,
+    loaded: Mutex<HashMap<String, Slot>>,
 }
 
 impl Compiler {
@@ -131,10 +135,12 @@ impl Compiler {
             hash.update(flag);
             hash.update([0]);
         }
-        hash.finalize()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        let mut name = String::with_capacity(64);
+        for byte in hash.finalize() {
+            // Writing to a String cannot fail.
+            let _ = write!(name, "{byte:02x}");
+        }
+        name
     }
 
     /// Compiles beside the destination and renames, so that no other process ever sees half a file.

@@ -22,7 +22,7 @@ impl Schedule {
         }
     }
 
-    /// SplitMix64.
+    /// Steele, Lea and Flood's `SplitMix64`.
     fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;

@@ -1,9 +1,8 @@
 //! The simulator: from a kernel and a launch to results.
 
 use std::{
-    ffi::c_void,
     sync::{
-        Arc, Mutex, PoisonError,
+        Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -11,13 +10,13 @@ use std::{
 
 use crate::{
     Config, DType, Element, KernelSource, Launch, OutputSpec, SimError,
-    buffers::{self, ALIGNMENT, Guarded, Poison},
-    compile::{Compiler, Module},
-    geometry::Geometry,
+    buffers::Poison,
+    compile::Compiler,
+    fault::Fault,
     kernel,
-    signature::Binding,
-    source::{self, Generated},
-    worker::{Fault, Program, Worker},
+    run::Run,
+    source,
+    worker::{Program, Worker},
 };
 
 /// An output of [`Simulator::run`].
@@ -54,7 +53,7 @@ impl OutputBuf {
 /// Compiles kernels and runs them. Can be shared among threads.
 pub struct Simulator {
     config: Config,
-    compiler: Compiler,
+    pub(crate) compiler: Compiler,
     workers: Mutex<Vec<Worker>>,
 }
 
@@ -158,7 +157,7 @@ impl Simulator {
     }
 
     /// Runs all groups of a program, spread over host threads.
-    fn execute(&self, program: &Program<'_>) -> Result<(), (u64, Fault)> {
+    pub(crate) fn execute(&self, program: &Program<'_>) -> Result<(), (u64, Fault)> {
         let groups = program.geometry.group_count();
         let threads = (self.config.threads.max(1) as u64).min(groups);
         let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -199,251 +198,5 @@ impl Simulator {
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner)
             .map_or(Ok(()), Err)
-    }
-}
-
-/// One call of `run_into`: its memory and its program.
-struct Run<'a, 'o> {
-    simulator: &'a Simulator,
-    kernel: &'a KernelSource,
-    launch: &'a Launch<'a>,
-    generated: &'a Generated,
-    module: Arc<Module>,
-    inputs: Vec<Option<Guarded>>,
-    shapes: Vec<Shape>,
-    outputs: &'a mut [&'o mut [u8]],
-    guarded_outputs: Vec<Option<Guarded>>,
-}
-
-/// What a body can learn of an input besides its elements.
-struct Shape {
-    extents: Vec<i32>,
-    strides: Vec<i64>,
-    rank: i32,
-}
-
-impl Shape {
-    fn of(input: &crate::Input<'_>) -> Self {
-        let row_major = || {
-            let mut strides: Vec<i64> = input
-                .shape
-                .iter()
-                .rev()
-                .scan(1, |step, &n| {
-                    Some(std::mem::replace(step, *step * n as i64))
-                })
-                .collect();
-            strides.reverse();
-            strides
-        };
-        Self {
-            extents: input.shape.iter().map(|&n| n as i32).collect(),
-            strides: input.strides.clone().unwrap_or_else(row_major),
-            rank: input.shape.len() as i32,
-        }
-    }
-}
-
-impl<'a, 'o> Run<'a, 'o> {
-    fn new(
-        simulator: &'a Simulator,
-        kernel: &'a KernelSource,
-        launch: &'a Launch<'a>,
-        generated: &'a Generated,
-        outputs: &'a mut [&'o mut [u8]],
-    ) -> Result<Self, SimError> {
-        let module = simulator.compiler.module(&kernel.name, &generated.text)?;
-        let strict = simulator.config.strict;
-        let in_place = |data: &[u8]| {
-            !strict && !data.is_empty() && data.as_ptr().addr().is_multiple_of(ALIGNMENT)
-        };
-        let inputs = launch
-            .inputs
-            .iter()
-            .map(|i| (!in_place(i.data)).then(|| Guarded::copy_of(i.data)))
-            .collect();
-        let guarded_outputs = outputs
-            .iter()
-            .map(|data| (!in_place(data)).then(|| Guarded::new(data.len())))
-            .collect();
-        Ok(Self {
-            simulator,
-            kernel,
-            launch,
-            generated,
-            module,
-            inputs,
-            shapes: launch.inputs.iter().map(Shape::of).collect(),
-            outputs,
-            guarded_outputs,
-        })
-    }
-
-    fn output(&self, index: usize) -> &[u8] {
-        self.guarded_outputs[index]
-            .as_ref()
-            .map_or(&*self.outputs[index], Guarded::data)
-    }
-
-    /// Fills the outputs, runs all groups, and checks the guard zones.
-    fn go(&mut self, poison: Poison) -> Result<(), SimError> {
-        for (index, spec) in self.launch.outputs.iter().enumerate() {
-            let data = self.guarded_outputs[index]
-                .as_mut()
-                .map_or(&mut *self.outputs[index], Guarded::data_mut);
-            match self.launch.init_value {
-                Some(value) => buffers::initialise(data, spec.dtype, value),
-                None => buffers::poison(data, spec.dtype, poison),
-            }
-        }
-        let buffers = self.pointers();
-        let program = Program {
-            module: &self.module,
-            buffers: &buffers,
-            geometry: Geometry::new(self.launch.grid, self.launch.threadgroup),
-            order: self.simulator.config.order,
-            threadgroup_bytes: self.simulator.config.threadgroup_bytes,
-        };
-        self.simulator
-            .execute(&program)
-            .map_err(|(index, fault)| self.explain(program.geometry.position(index), fault))?;
-        self.check_guards()
-    }
-
-    fn pointers(&mut self) -> Vec<*mut c_void> {
-        let mut pointers = Vec::with_capacity(self.generated.signature.bindings.len());
-        for &binding in &self.generated.signature.bindings {
-            pointers.push(match binding {
-                Binding::Input(i) => match &mut self.inputs[i] {
-                    Some(copy) => copy.as_mut_ptr().cast(),
-                    None => self.launch.inputs[i].data.as_ptr().cast_mut().cast(),
-                },
-                Binding::Shape(i) => self.shapes[i].extents.as_mut_ptr().cast(),
-                Binding::Strides(i) => self.shapes[i].strides.as_mut_ptr().cast(),
-                Binding::Rank(i) => (&raw mut self.shapes[i].rank).cast(),
-                Binding::Output(i) => match &mut self.guarded_outputs[i] {
-                    Some(copy) => copy.as_mut_ptr().cast(),
-                    None => self.outputs[i].as_mut_ptr().cast(),
-                },
-            });
-        }
-        pointers
-    }
-
-    fn check_guards(&self) -> Result<(), SimError> {
-        let inputs = self
-            .kernel
-            .input_names
-            .iter()
-            .zip(&self.inputs)
-            .zip(self.launch.inputs.iter().map(|i| (i.dtype, i.elements())));
-        let outputs = self
-            .kernel
-            .output_names
-            .iter()
-            .zip(&self.guarded_outputs)
-            .zip(self.launch.outputs.iter().map(|o| (o.dtype, o.elements())));
-        for ((name, guarded), (dtype, total)) in inputs.chain(outputs) {
-            if let Some(offset) = guarded.as_ref().and_then(Guarded::trespass) {
-                return Err(SimError::OutOfBounds {
-                    kernel: self.kernel.name.clone(),
-                    buffer: name.clone(),
-                    element: buffers::element_of(offset, dtype),
-                    total,
-                });
-            }
-        }
-        for ((name, copy), input) in self
-            .kernel
-            .input_names
-            .iter()
-            .zip(&self.inputs)
-            .zip(self.launch.inputs)
-        {
-            let changed = copy
-                .as_ref()
-                .and_then(|copy| copy.data().iter().zip(input.data).position(|(a, b)| a != b));
-            if let Some(byte) = changed {
-                return Err(SimError::InputWritten {
-                    kernel: self.kernel.name.clone(),
-                    input: name.clone(),
-                    element: byte / input.dtype.size(),
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// Per output, the elements that hold poison.
-    fn unwritten(&self, poison: Poison) -> Vec<Vec<usize>> {
-        let of = |(index, spec): (usize, &OutputSpec)| match self.launch.init_value {
-            Some(_) => Vec::new(),
-            None => buffers::poisoned(self.output(index), spec.dtype, poison),
-        };
-        self.launch.outputs.iter().enumerate().map(of).collect()
-    }
-
-    fn check_written(&self, suspects: &[Vec<usize>]) -> Result<(), SimError> {
-        for (index, (again, before)) in self
-            .unwritten(Poison::Second)
-            .iter()
-            .zip(suspects)
-            .enumerate()
-        {
-            let mut both = again.iter().filter(|at| before.binary_search(at).is_ok());
-            if let Some(&first) = both.next() {
-                return Err(SimError::Unwritten {
-                    kernel: self.kernel.name.clone(),
-                    output: self.kernel.output_names[index].clone(),
-                    first,
-                    count: both.count() + 1,
-                    total: self.launch.outputs[index].elements(),
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// Hands copied outputs to the caller.
-    fn finish(self) {
-        for (output, copy) in self.outputs.iter_mut().zip(&self.guarded_outputs) {
-            if let Some(copy) = copy {
-                output.copy_from_slice(copy.data());
-            }
-        }
-    }
-
-    fn explain(&self, group: [u32; 3], fault: Fault) -> SimError {
-        let kernel = self.kernel.name.clone();
-        match fault {
-            Fault::Divergence { first, second } => SimError::Divergence {
-                kernel,
-                group,
-                first: Box::new(first),
-                second: Box::new(second),
-            },
-            Fault::Missing { waiting, missing } => SimError::Missing {
-                kernel,
-                group,
-                waiting: Box::new(waiting),
-                missing,
-            },
-            Fault::ThreadgroupMemory { place, wanted } => SimError::ThreadgroupMemory {
-                kernel,
-                place: Box::new(place),
-                wanted,
-                limit: self.simulator.config.threadgroup_bytes,
-            },
-            Fault::RedZone { slot, byte, bytes } => SimError::ThreadgroupOverrun {
-                kernel,
-                variable: self.generated.shared_names[slot].clone(),
-                byte: byte as usize,
-                bytes,
-            },
-            Fault::Stack(source) => SimError::Stack {
-                bytes: self.simulator.config.stack_bytes,
-                source,
-            },
-        }
     }
 }

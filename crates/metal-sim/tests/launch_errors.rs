@@ -223,13 +223,13 @@ fn text_must_be_ascii() {
 #[test]
 fn too_many_buffers() {
     let names: Vec<String> = (0..10).map(|i| format!("in{i}")).collect();
-    let mentions: String = names
+    let mentions: Vec<String> = names
         .iter()
         .map(|n| format!("// {n}_shape {n}_strides {n}_ndim\n"))
         .collect();
     let source = KernelSource {
         input_names: names,
-        body: format!("{mentions}{BODY}"),
+        body: format!("{}{BODY}", mentions.concat()),
         ..kernel(0, "")
     };
     let a = [0.0f32];
