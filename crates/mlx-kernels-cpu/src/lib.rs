@@ -22,6 +22,7 @@
 )]
 
 pub mod affine;
+mod aligned;
 mod error;
 mod execution;
 mod float;

@@ -1,20 +1,27 @@
 //! Activations as the kernels read them: widened, cut into chunks of the inner width, and in the
 //! order in which a decoded block has its weights.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use crate::Floats;
+use crate::aligned::AlignedFloats;
 use crate::simd::layout::{BLOCK, LANES};
 
 /// Inner positions in a chunk. A multiple of every group size; four columns of decoded weights
 /// and a few rows of activations of this width fit in a first-level cache together.
 pub(super) const CHUNK: usize = 512;
 
+thread_local! {
+    /// The last buffer, kept to save the pages of the next one.
+    static SPARE: Cell<AlignedFloats> = Cell::default();
+}
+
 /// `x` in `f32`, exact: chunk by chunk, within it row by row, within that block by block, and in
 /// a block the 16 even positions before the 16 odd ones.
 #[derive(Debug)]
 pub(super) struct Activations {
-    values: Vec<f32>,
+    values: AlignedFloats,
     rows: usize,
     k: usize,
 }
@@ -22,7 +29,8 @@ pub(super) struct Activations {
 impl Activations {
     /// Copies `rows` rows of `k` values, `k` a multiple of a block.
     pub(super) fn new(x: Floats<'_>, rows: usize, k: usize) -> Self {
-        let mut values = vec![0.0; rows * k];
+        let mut values = SPARE.take();
+        values.resize(rows * k);
         let mut natural = [0.0; CHUNK];
         for positions in chunks(k) {
             let width = positions.len();
@@ -46,6 +54,12 @@ impl Activations {
         let width = positions.len();
         let at = positions.start * self.rows + row * width;
         &self.values[at..at + width]
+    }
+}
+
+impl Drop for Activations {
+    fn drop(&mut self) {
+        SPARE.set(std::mem::take(&mut self.values));
     }
 }
 

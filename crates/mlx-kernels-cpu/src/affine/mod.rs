@@ -19,8 +19,6 @@ mod problem;
 mod strip;
 mod tiled;
 
-use std::ops::Range;
-
 pub use problem::Problem;
 
 use crate::float::SharedFloats;
@@ -107,14 +105,18 @@ pub fn matmul_with(
         &|index| {
             let columns = plan.strip(index, problem.n());
             weight.with_strip(columns.start, columns.len(), |strip| {
-                let product = Product {
-                    strip,
-                    first: columns.start,
-                    x: &x,
-                    plan: &plan,
-                    result,
-                };
-                simd::enter(execution.level, product);
+                tiled::with_workspace(|workspace| {
+                    let first = columns.start;
+                    let product = Product {
+                        strip,
+                        first,
+                        x: &x,
+                        plan: &plan,
+                        result,
+                        workspace,
+                    };
+                    simd::enter(execution.level, product);
+                });
             });
         },
     );
@@ -148,11 +150,12 @@ struct Product<'a> {
     x: &'a Activations,
     plan: &'a Plan,
     result: Output,
+    workspace: &'a mut tiled::Workspace,
 }
 
 impl Kernel for Product<'_> {
     #[inline(always)]
-    unsafe fn run<S: Simd>(self) {
+    unsafe fn run<S: Simd>(mut self) {
         // SAFETY: the caller has the instructions enabled.
         unsafe {
             match self.plan.bits {
@@ -169,7 +172,7 @@ impl Kernel for Product<'_> {
 
 impl Product<'_> {
     #[inline(always)]
-    unsafe fn with_bits<S: Simd, const BITS: usize>(&self) {
+    unsafe fn with_bits<S: Simd, const BITS: usize>(&mut self) {
         // SAFETY: the caller has the instructions enabled.
         unsafe {
             match self.plan.rows {
@@ -209,23 +212,16 @@ impl Product<'_> {
 
     /// All rows, some of them at a time.
     #[inline(always)]
-    unsafe fn tiled<S: Simd, const BITS: usize>(&self) {
+    unsafe fn tiled<S: Simd, const BITS: usize>(&mut self) {
         let columns = self.strip.columns();
-        let mut totals = vec![0.0; self.plan.rows_at_once * columns];
-        let mut workspace = tiled::Workspace::new(self.plan.rows_at_once, columns);
-        for start in (0..self.plan.rows).step_by(self.plan.rows_at_once) {
-            let rows: Range<usize> = start..self.plan.rows.min(start + self.plan.rows_at_once);
+        for first in (0..self.plan.rows).step_by(self.plan.rows_at_once) {
+            let rows = first..self.plan.rows.min(first + self.plan.rows_at_once);
             // SAFETY: `x` has the rows; the strip's thread alone writes its outputs.
             unsafe {
-                tiled::strip_sums::<S, BITS>(
-                    self.strip,
-                    self.x,
-                    rows.clone(),
-                    &mut workspace,
-                    &mut totals,
-                );
-                for (row, sums) in rows.zip(totals.chunks_exact(columns)) {
-                    self.result.write(row, self.first, sums);
+                let totals =
+                    tiled::strip_sums::<S, BITS>(self.strip, self.x, rows.clone(), self.workspace);
+                for (row, totals) in rows.zip(totals.chunks_exact(columns)) {
+                    self.result.write(row, self.first, totals);
                 }
             }
         }

@@ -14,7 +14,7 @@ const TILED_COLUMNS: usize = 32;
 /// Rows whose accumulators are kept at once, at most. With [`TILED_COLUMNS`] outputs they take
 /// 128 KiB, and a chunk of so many rows of activations as much again: both fit in a second-level
 /// cache.
-const ROWS_AT_ONCE: usize = 60;
+const ROWS_AT_ONCE: usize = 66;
 
 /// How one product is cut up.
 #[derive(Debug, Clone, PartialEq, Eq)]

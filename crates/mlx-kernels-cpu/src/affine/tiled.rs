@@ -1,99 +1,89 @@
 //! Many rows: a chunk of a few outputs is decoded into a small tile once, and every row is
 //! multiplied with it there.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use super::activations::{Activations, CHUNK, chunks};
 use super::strip::Strip;
+use crate::aligned::AlignedFloats;
 use crate::simd::Simd;
 use crate::simd::layout::{BLOCK, LANES};
 
-/// Outputs in a tile.
-pub(super) const TILE: usize = 4;
+/// Outputs that are multiplied at a time: with some rows as many accumulators as fit in registers.
+const COLUMNS: usize = 4;
 
-/// A chunk of `TILE` outputs, decoded: output by output, in the order of [`Activations`].
-type Tile = [[f32; CHUNK]; TILE];
+/// Outputs in a tile. With a chunk of six rows a tile fits in a first-level cache of 32 KiB, and
+/// the rows, which come from the second level, are used twice.
+const TILE: usize = 2 * COLUMNS;
 
 /// The accumulators of every row of a block and every output of a strip, and the tile.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Workspace {
-    /// `[output / TILE][row][output % TILE][lane]`.
-    sums: Vec<f32>,
-    tile: Box<Tile>,
+    /// `[output / COLUMNS][row][output % COLUMNS][lane]`.
+    sums: AlignedFloats,
+    /// `[output][position]`, positions in the order of [`Activations`].
+    tile: AlignedFloats,
+    /// `[row][output]`: the results.
+    totals: Vec<f32>,
 }
 
-impl Workspace {
-    /// Room for `rows` rows and `columns` outputs.
-    pub(super) fn new(rows: usize, columns: usize) -> Self {
-        let tiles = columns.div_ceil(TILE);
-        Self {
-            sums: vec![0.0; tiles * rows * TILE * LANES],
-            tile: Box::new([[0.0; CHUNK]; TILE]),
-        }
+/// Lends this thread's workspace, which is kept to save its allocation for every strip.
+pub(super) fn with_workspace(body: impl FnOnce(&mut Workspace)) {
+    thread_local! {
+        static WORKSPACE: RefCell<Workspace> = RefCell::default();
     }
+    WORKSPACE.with_borrow_mut(body);
 }
 
-/// `rows` of `x` against every output of `strip`; `emit(row, sums)` gets each row's results.
+/// `rows` of `x` against every output of `strip`: `[row][output]`.
 ///
 /// A sum is built as in [`super::fused`], operation for operation: between chunks its
 /// accumulator rests in memory, which changes nothing.
 ///
 /// # Safety
 ///
-/// The instructions of `S` are enabled. `x` has the rows and the strip's inner width, and
-/// `workspace` room for the rows and the outputs.
+/// The instructions of `S` are enabled. `x` has the rows and the strip's inner width.
 #[inline(always)]
-pub(super) unsafe fn strip_sums<S: Simd, const BITS: usize>(
+pub(super) unsafe fn strip_sums<'a, S: Simd, const BITS: usize>(
     strip: &Strip<'_>,
     x: &Activations,
     rows: Range<usize>,
-    workspace: &mut Workspace,
-    totals: &mut [f32],
-) {
+    workspace: &'a mut Workspace,
+) -> &'a [f32] {
     let columns = strip.columns();
-    let stride = rows.len() * TILE * LANES;
+    // The accumulators of all rows and `COLUMNS` outputs.
+    let stride = rows.len() * COLUMNS * LANES;
+    workspace.sums.resize(columns.div_ceil(COLUMNS) * stride);
     workspace.sums.fill(0.0);
+    workspace.tile.resize(TILE * CHUNK);
     for positions in chunks(x.k()) {
-        let width = positions.len();
-        for (index, column) in (0..columns).step_by(TILE).enumerate() {
-            let outputs = TILE.min(columns - column);
-            let sums = &mut workspace.sums[index * stride..(index + 1) * stride];
-            for c in 0..outputs {
-                // SAFETY: `column + c` is an output of the strip, and `positions` one of its chunks.
-                unsafe { decode::<S, BITS>(strip, column + c, &positions, &mut workspace.tile[c]) };
+        for first in (0..columns).step_by(TILE) {
+            let outputs = TILE.min(columns - first);
+            for (c, tile) in workspace
+                .tile
+                .chunks_exact_mut(CHUNK)
+                .take(outputs)
+                .enumerate()
+            {
+                // SAFETY: `first + c` is an output of the strip, `positions` one of its chunks.
+                unsafe { decode::<S, BITS>(strip, first + c, &positions, tile) };
             }
-            let mut row = rows.start;
-            while row < rows.end {
-                let count = S::TILE_ROWS.min(rows.end - row);
-                let x = x.chunk(&positions, row).as_ptr();
-                let sums = sums[(row - rows.start) * TILE * LANES..].as_mut_ptr();
-                let tile = workspace.tile.as_ptr().cast();
-                // SAFETY: `count` rows follow each other in `x` and in `sums`, and the tile's
-                // first `width` positions are decoded (outputs past the strip's are stale, and
-                // their sums unused).
-                unsafe {
-                    match count {
-                        6 => multiply::<S, 6>(tile, x, width, sums),
-                        5 => multiply::<S, 5>(tile, x, width, sums),
-                        4 => multiply::<S, 4>(tile, x, width, sums),
-                        3 => multiply::<S, 3>(tile, x, width, sums),
-                        2 => multiply::<S, 2>(tile, x, width, sums),
-                        _ => multiply::<S, 1>(tile, x, width, sums),
-                    }
-                }
-                row += count;
-            }
+            let sums = &mut workspace.sums[first / COLUMNS * stride..];
+            // SAFETY: the outputs' accumulators begin there, and the positions are decoded.
+            unsafe { multiply::<S>(&workspace.tile, outputs, x, &positions, &rows, sums) };
         }
     }
-    for row in 0..rows.len() {
-        for column in 0..columns {
-            let (index, c) = (column / TILE, column % TILE);
-            let at = index * stride + (row * TILE + c) * LANES;
+    workspace.totals.resize(rows.len() * columns, 0.0);
+    for (row, totals) in workspace.totals.chunks_exact_mut(columns).enumerate() {
+        for (column, total) in totals.iter_mut().enumerate() {
+            let (index, c) = (column / COLUMNS, column % COLUMNS);
+            let at = index * stride + (row * COLUMNS + c) * LANES;
             // SAFETY: an accumulator has 16 lanes.
-            let sum = unsafe { S::sum(S::load(workspace.sums[at..at + LANES].as_ptr())) };
-            totals[row * columns + column] = sum;
+            *total = unsafe { S::sum(S::load(workspace.sums[at..at + LANES].as_ptr())) };
         }
     }
+    &workspace.totals
 }
 
 /// Decodes `positions` of output `column`.
@@ -106,7 +96,7 @@ unsafe fn decode<S: Simd, const BITS: usize>(
     strip: &Strip<'_>,
     column: usize,
     positions: &Range<usize>,
-    tile: &mut [f32; CHUNK],
+    tile: &mut [f32],
 ) {
     let first_word = column * strip.words_per_row + positions.start / BLOCK * BITS;
     let first_group = column * strip.groups_per_row + positions.start / strip.group_size;
@@ -128,17 +118,59 @@ unsafe fn decode<S: Simd, const BITS: usize>(
     }
 }
 
-/// Adds to the accumulators of `ROWS` rows and `TILE` outputs what `width` positions give.
+/// All rows against a tile of `outputs` outputs, a few rows at a time.
+///
+/// # Safety
+///
+/// The instructions of `S` are enabled. The tile's first `outputs` outputs are decoded at
+/// `positions`, and `sums` begins with their accumulators.
+#[inline(always)]
+unsafe fn multiply<S: Simd>(
+    tile: &[f32],
+    outputs: usize,
+    x: &Activations,
+    positions: &Range<usize>,
+    rows: &Range<usize>,
+    sums: &mut [f32],
+) {
+    let width = positions.len();
+    // Rows are shared out evenly: seven make four and three where six could be taken, not six and
+    // one, since few rows at a time keep the multipliers waiting for loads.
+    let steps = rows.len().div_ceil(S::TILE_ROWS);
+    for step in 0..steps {
+        let first = rows.len() * step / steps;
+        let count = rows.len() * (step + 1) / steps - first;
+        let x = x.chunk(positions, rows.start + first).as_ptr();
+        for index in 0..outputs.div_ceil(COLUMNS) {
+            let tile = tile[index * COLUMNS * CHUNK..].as_ptr();
+            let sums = sums[(index * rows.len() + first) * COLUMNS * LANES..].as_mut_ptr();
+            // SAFETY: `count` rows follow each other in `x` and in `sums`. A group of outputs that
+            // is not full has stale values in the tile, and sums that nobody reads.
+            unsafe {
+                match count {
+                    6 => multiply_rows::<S, 6>(tile, x, width, sums),
+                    5 => multiply_rows::<S, 5>(tile, x, width, sums),
+                    4 => multiply_rows::<S, 4>(tile, x, width, sums),
+                    3 => multiply_rows::<S, 3>(tile, x, width, sums),
+                    2 => multiply_rows::<S, 2>(tile, x, width, sums),
+                    _ => multiply_rows::<S, 1>(tile, x, width, sums),
+                }
+            }
+        }
+    }
+}
+
+/// Adds to the accumulators of `ROWS` rows and `COLUMNS` outputs what `width` positions give.
 ///
 /// Lanes never meet here, so that a register narrower than an accumulator takes a part of the
 /// lanes through all positions before the next part.
 ///
 /// # Safety
 ///
-/// The instructions of `S` are enabled. `tile` is a [`Tile`]; `x` has `ROWS` rows of `width`
-/// values, and `sums` `ROWS * TILE` accumulators.
+/// The instructions of `S` are enabled. `tile` holds `COLUMNS` outputs of `CHUNK` values, `x`
+/// `ROWS` rows of `width` values, and `sums` `ROWS * COLUMNS` accumulators.
 #[inline(always)]
-unsafe fn multiply<S: Simd, const ROWS: usize>(
+unsafe fn multiply_rows<S: Simd, const ROWS: usize>(
     tile: *const f32,
     x: *const f32,
     width: usize,
@@ -148,27 +180,27 @@ unsafe fn multiply<S: Simd, const ROWS: usize>(
     unsafe {
         for lane in (0..LANES).step_by(S::REGISTER) {
             let (tile, x, sums) = (tile.add(lane), x.add(lane), sums.add(lane));
-            let mut held = [[S::load_register(sums); TILE]; ROWS];
+            let mut held = [[S::load_register(sums); COLUMNS]; ROWS];
             for r in 0..ROWS {
-                for c in 0..TILE {
-                    held[r][c] = S::load_register(sums.add((r * TILE + c) * LANES));
+                for c in 0..COLUMNS {
+                    held[r][c] = S::load_register(sums.add((r * COLUMNS + c) * LANES));
                 }
             }
             for at in (0..width).step_by(LANES) {
-                let mut w = [held[0][0]; TILE];
-                for c in 0..TILE {
+                let mut w = [held[0][0]; COLUMNS];
+                for c in 0..COLUMNS {
                     w[c] = S::load_register(tile.add(c * CHUNK + at));
                 }
                 for r in 0..ROWS {
                     let x = S::load_register(x.add(r * width + at));
-                    for c in 0..TILE {
+                    for c in 0..COLUMNS {
                         held[r][c] = S::mul_add_registers(w[c], x, held[r][c]);
                     }
                 }
             }
             for r in 0..ROWS {
-                for c in 0..TILE {
-                    S::store_register(sums.add((r * TILE + c) * LANES), held[r][c]);
+                for c in 0..COLUMNS {
+                    S::store_register(sums.add((r * COLUMNS + c) * LANES), held[r][c]);
                 }
             }
         }
