@@ -221,6 +221,16 @@ pub enum Error {
         /// Input features of the layer.
         expected: usize,
     },
+    /// The tensor of a factor's file is not a factor.
+    #[error(
+        "tensor \"L\" of the factor's file is {dtype:?} of shape {shape:?}: it must be a square F32 matrix"
+    )]
+    FactorTensor {
+        /// Its dtype.
+        dtype: Dtype,
+        /// Its shape.
+        shape: Vec<usize>,
+    },
     /// The Hessian stays singular after damping.
     #[error(
         "the Hessian is not positive definite at row {row} (pivot {pivot:e}) with damping {damping}: raise the damping"

@@ -7,7 +7,7 @@
 //! - [`Format`], [`Geometry`], [`ModuleEntry`]: what a coded module is, and whether its arrays and its configuration
 //!   entry agree.
 //! - [`packing`], [`interleave()`], [`codebook`], [`decode()`]: from words to weights.
-//! - [`Encoder`]: from weights to words.
+//! - [`Encoder`]: from weights to words; [`Hessian`]: what it needs to do so with error feedback.
 //! - [`TrellisModule`]: the same as safetensors tensors.
 
 pub mod codebook;
@@ -15,6 +15,7 @@ mod config;
 mod decode;
 mod encode;
 mod error;
+mod feedback;
 mod format;
 mod geometry;
 mod interleave;
@@ -25,6 +26,7 @@ pub use config::{Axis, CODE, Layout, MODE, ModuleEntry, TrellisEntry};
 pub use decode::{Contract, decode, decode_states, factored_scales, round_to_bf16};
 pub use encode::{Distortion, Encoded, Encoder, ScaleSearch, SimdLevel};
 pub use error::{Error, Result};
+pub use feedback::{FeedbackEncoded, FeedbackLimits, Hessian, HessianFactor};
 pub use format::{DEFAULT_BLOCK, DEFAULT_STATE_BITS, Format, MAX_BITS, MAX_STATE_BITS};
 pub use geometry::Geometry;
 pub use interleave::{deinterleave, interleave};

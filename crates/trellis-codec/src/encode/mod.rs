@@ -17,7 +17,7 @@
 )]
 
 mod aligned;
-mod row;
+pub(crate) mod row;
 mod scale;
 pub(crate) mod simd;
 pub(crate) mod tail_biting;
@@ -86,7 +86,7 @@ pub struct Encoded {
 /// threads.
 #[derive(Clone, Debug)]
 pub struct Encoder {
-    rows: RowEncoder,
+    pub(crate) rows: RowEncoder,
 }
 
 impl Encoder {
@@ -236,7 +236,7 @@ impl Encoder {
     }
 }
 
-fn pack_row(format: Format, states: &[u16], words: &mut [u32]) {
+pub(crate) fn pack_row(format: Format, states: &[u16], words: &mut [u32]) {
     let blocks = states.chunks_exact(format.block());
     for (states, words) in blocks.zip(words.chunks_exact_mut(format.words_per_block())) {
         pack_block(format, states, words);
