@@ -71,8 +71,9 @@ METAL_SIM_FLOAT_LIMITS(bfloat, 0x1.fep127f, 0x1p-126f, 0x1p-7f, 8, 128)
 #define INT_MIN (-2147483647 - 1)
 #define UINT_MAX 4294967295u
 
-// 1.0h
+// 1.0h, 1.0bf
 constexpr half operator""h(long double value) { return half(static_cast<double>(value)); }
+constexpr bfloat operator""bf(long double value) { return bfloat(static_cast<double>(value)); }
 
 // MLX's limits: infinities are the extremes of a float type, finite_* its largest numbers.
 template <class T> struct Limits {

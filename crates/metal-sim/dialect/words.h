@@ -12,4 +12,6 @@
 #define MLX_MTL_CONST static constexpr const
 #define MLX_MTL_PRAGMA_UNROLL
 #define __METAL__ 1
+#define __METAL_VERSION__ 310
+#define __METAL_SIM__ 1
 #define __HAVE_BFLOAT__ 1

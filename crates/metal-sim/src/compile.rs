@@ -35,10 +35,6 @@ const FLAGS: &[&str] = &[
     "-fsigned-char",
     "-w",
 ];
-/// Floating constants without a suffix are floats in Metal. Each compiler has its own word for it.
-const GCC_CONSTANTS: &[&str] = &["-fsingle-precision-constant"];
-const CLANG_CONSTANTS: &[&str] = &["-Xclang", "-cl-single-precision-constant"];
-
 /// A loaded kernel.
 pub struct Module {
     pub entry: Entry,
@@ -77,16 +73,6 @@ impl Compiler {
             }
             Err(_) => predefined_macros(command, &[])?,
         };
-        let clang = identity.windows(9).any(|w| w == b"__clang__");
-        flags.extend(
-            (if clang {
-                CLANG_CONSTANTS
-            } else {
-                GCC_CONSTANTS
-            })
-            .iter()
-            .map(ToString::to_string),
-        );
         Ok(Self {
             command: command.to_owned(),
             flags,

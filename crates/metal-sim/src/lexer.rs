@@ -62,10 +62,9 @@ fn next(rest: &str, line_start: bool) -> (Kind, usize) {
         b'\\' if rest.starts_with("\\\n") => (Kind::Blank, 2),
         b'#' if line_start => (Kind::Directive, directive(rest)),
         quote @ (b'"' | b'\'') => (Kind::Literal, quoted(bytes, quote)),
-        b if b.is_ascii_digit() => (
-            Kind::Literal,
-            span(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'.'),
-        ),
+        b if b.is_ascii_digit() || (b == b'.' && bytes.get(1).is_some_and(u8::is_ascii_digit)) => {
+            (Kind::Literal, number(bytes))
+        }
         b if is_word(b) => (Kind::Word, span(|b| b.is_ascii_alphanumeric() || b == b'_')),
         _ => (Kind::Mark, rest.chars().next().map_or(1, char::len_utf8)),
     }
@@ -80,6 +79,25 @@ fn directive(rest: &str) -> usize {
         }
     }
     end
+}
+
+/// Digits, letters, points, signs after an exponent's letter, and quotes between digits.
+fn number(bytes: &[u8]) -> usize {
+    let hexadecimal = bytes.starts_with(b"0x") || bytes.starts_with(b"0X");
+    let exponent = |b: u8| matches!(b, b'p' | b'P') || (!hexadecimal && matches!(b, b'e' | b'E'));
+    let mut at = 1;
+    while at < bytes.len() {
+        let inside = match bytes[at] {
+            b'+' | b'-' => exponent(bytes[at - 1]),
+            b'\'' => bytes.get(at + 1).is_some_and(u8::is_ascii_alphanumeric),
+            b => b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.'),
+        };
+        if !inside {
+            break;
+        }
+        at += 1;
+    }
+    at
 }
 
 fn quoted(bytes: &[u8], quote: u8) -> usize {
@@ -125,5 +143,13 @@ mod tests {
             [(Blank, " "), (Directive, "#if x\n"), (Word, "y")]
         );
         assert_eq!(kinds("/*"), [(Blank, "/*")]);
+        assert_eq!(
+            kinds(".5e-3+1'0"),
+            [(Literal, ".5e-3"), (Mark, "+"), (Literal, "1'0")]
+        );
+        assert_eq!(
+            kinds("0xe+1"),
+            [(Literal, "0xe"), (Mark, "+"), (Literal, "1")]
+        );
     }
 }

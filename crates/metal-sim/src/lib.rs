@@ -86,6 +86,7 @@ mod arena;
 mod buffers;
 mod compile;
 mod config;
+mod constants;
 mod declarations;
 mod dtype;
 mod error;

@@ -1,7 +1,7 @@
 //! The translation unit: the dialect, the kernel's header, its function, and the exported entry.
 
 use crate::{
-    KernelSource, Launch, SimError, abi, declarations,
+    KernelSource, Launch, SimError, abi, constants, declarations,
     signature::{self, Signature},
 };
 
@@ -35,13 +35,12 @@ pub struct Generated {
 /// Generates the part of the translation unit that is the kernel's own.
 pub fn generate(kernel: &KernelSource, launch: &Launch<'_>) -> Result<Generated, SimError> {
     let signature = signature::generate(kernel, launch)?;
-    let rewritten = declarations::rewrite(&kernel.header, &kernel.body).map_err(|problem| {
-        SimError::Declaration {
+    let rewritten = declarations::rewrite(&kernel.header, &constants::translate(&kernel.body))
+        .map_err(|problem| SimError::Declaration {
             kernel: kernel.name.clone(),
             line: problem.line,
             problem: problem.text,
-        }
-    })?;
+        })?;
     let Signature {
         template_line,
         template_values,
@@ -51,7 +50,7 @@ pub fn generate(kernel: &KernelSource, launch: &Launch<'_>) -> Result<Generated,
     } = &signature;
     let (parameters, arguments) = (parameters.join(", "), arguments.join(",\n        "));
     let body = &rewritten.text;
-    let (name, header) = (&kernel.name, &kernel.header);
+    let (name, header) = (&kernel.name, constants::translate(&kernel.header));
     let (entry, current) = (abi::ENTRY_NAME, abi::CURRENT_NAME);
     let text = format!(
         "#line 1 \"header\"\n{header}\n\

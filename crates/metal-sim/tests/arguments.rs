@@ -130,6 +130,8 @@ fn template_arguments_of_each_kind() {
 #[test]
 fn header_functions_take_pointers_of_every_space() {
     let header = "
+        #include <metal_stdlib>
+        using namespace metal;
         #define FACTOR 2.0
         constant float table[2] = {1.0, 10.0};
         template <typename T>

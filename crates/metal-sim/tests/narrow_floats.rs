@@ -186,7 +186,7 @@ fn literals_mixtures_and_comparisons() {
         &[
             ("numeric_limits<T>::max()", 65504.0),
             ("1.0h / 3.0h", f16::from_f32(1.0 / 3.0).to_f32()),
-            ("half(bfloat(2.5f))", 2.5),
+            ("half(bfloat(2.5f)) + half(0.5bf)", 3.0),
             ("half(2049)", 2048.0),
             // Just above a tie; rounding to float first would fall on it.
             ("float(bfloat(16842753))", 16_908_288.0),
