@@ -11,7 +11,9 @@ mod context;
 mod error;
 mod host;
 mod kernels;
+pub mod norm;
 pub mod ops;
+pub mod sampling;
 pub mod shaders;
 pub mod simulator;
 

@@ -1,9 +1,12 @@
-//! Drop-in replacements for operations of `mlx_rs::ops`: the same arguments, results and errors.
+//! The operations as mlx-rs's users write them: arguments by reference, MLX's error type.
+//!
+//! [`quantized_matmul`] is a drop-in replacement for `mlx_rs::ops::quantized_matmul`; the others do
+//! in one pass what takes several operations of MLX's.
 
 use mlx_rs::Array;
 use mlx_rs::error::Result;
 
-use crate::affine;
+use crate::{affine, norm, sampling};
 
 /// Group size where none is given, as in MLX.
 const DEFAULT_GROUP_SIZE: i32 = 64;
@@ -54,4 +57,44 @@ pub fn quantized_matmul<'a>(
         bits.into().unwrap_or(DEFAULT_BITS),
     )?;
     Ok(planned.result)
+}
+
+/// `x + update` and its RMS norm in one pass, both of x's shape and dtype.
+///
+/// x and update `[..., D]`, weight `[D]`, all of one float type; see [`crate::norm::add_rms_norm`].
+///
+/// # Errors
+///
+/// When an argument's shape, dtype or value does not fit; the message names it.
+pub fn add_rms_norm(
+    x: impl AsRef<Array>,
+    update: impl AsRef<Array>,
+    weight: impl AsRef<Array>,
+    eps: f32,
+) -> Result<(Array, Array)> {
+    let sums = norm::add_rms_norm(x.as_ref(), update.as_ref(), weight.as_ref(), eps)?;
+    Ok((sums.residual, sums.normalized))
+}
+
+/// The greedy token of each row by rounded log-probability: logits `[..., V]` to uint32 `[...]`;
+/// see [`crate::sampling::normalized_argmax`].
+///
+/// # Errors
+///
+/// Those of the stock operations, and of launching a kernel.
+pub fn normalized_argmax(logits: impl AsRef<Array>) -> Result<Array> {
+    Ok(sampling::normalized_argmax(logits.as_ref())?)
+}
+
+/// Logits `[..., V]` with the ids that `bits` forbids at minus infinity; see
+/// [`crate::sampling::apply_token_bitmask`].
+///
+/// # Errors
+///
+/// When an argument's shape or dtype does not fit; the message names it.
+pub fn apply_token_bitmask(logits: impl AsRef<Array>, bits: impl AsRef<Array>) -> Result<Array> {
+    Ok(sampling::apply_token_bitmask(
+        logits.as_ref(),
+        bits.as_ref(),
+    )?)
 }
