@@ -58,7 +58,7 @@ METAL_SIM_FLOAT_LIMITS(bfloat, 0x1.fep127f, 0x1p-126f, 0x1p-7f, 8, 128)
 #define FLT_MAX 0x1.fffffep127f
 #define FLT_MIN 0x1p-126f
 #define FLT_EPSILON 0x1p-23f
-#define HALF_MAX 65504.0h
+#define HALF_MAX half(65504.0f)
 #define M_PI_F 3.14159265358979323846f
 #define M_PI_2_F 1.57079632679489661923f
 #define M_1_PI_F 0.31830988618379067154f
@@ -70,10 +70,6 @@ METAL_SIM_FLOAT_LIMITS(bfloat, 0x1.fep127f, 0x1p-126f, 0x1p-7f, 8, 128)
 #define INT_MAX 2147483647
 #define INT_MIN (-2147483647 - 1)
 #define UINT_MAX 4294967295u
-
-// 1.0h, 1.0bf
-constexpr half operator""h(long double value) { return half(static_cast<double>(value)); }
-constexpr bfloat operator""bf(long double value) { return bfloat(static_cast<double>(value)); }
 
 // MLX's limits: infinities are the extremes of a float type, finite_* its largest numbers.
 template <class T> struct Limits {

@@ -1,5 +1,5 @@
 //! Makes Metal's reading of a text explicit where C++ reads it otherwise: floating constants without a suffix are
-//! floats, and Metal's own headers are there without being included.
+//! floats, those with `h` and `bf` are half and bfloat, and Metal's own headers are there without being included.
 
 use crate::lexer::{Kind, tokens};
 
@@ -9,10 +9,7 @@ pub fn translate(source: &str) -> String {
     for token in tokens(source) {
         match token.kind {
             Kind::Directive => directive(token.text, &mut out),
-            Kind::Literal if is_bare_float(token.text) => {
-                out.push_str(token.text);
-                out.push('f');
-            }
+            Kind::Literal => literal(token.text, &mut out),
             _ => out.push_str(token.text),
         }
     }
@@ -32,17 +29,30 @@ fn directive(text: &str, out: &mut String) {
     }
 }
 
-/// A number with a point or an exponent and nothing after it.
-fn is_bare_float(literal: &str) -> bool {
+fn literal(text: &str, out: &mut String) {
+    if !is_floating(text) {
+        out.push_str(text);
+    } else if let Some(number) = text.strip_suffix("bf").or_else(|| text.strip_suffix("BF")) {
+        out.extend(["bfloat(", number, "f)"]);
+    } else if let Some(number) = text.strip_suffix(['h', 'H']) {
+        out.extend(["half(", number, "f)"]);
+    } else {
+        out.push_str(text);
+        if text.ends_with(|c: char| c.is_ascii_digit() || c == '.') {
+            out.push('f');
+        }
+    }
+}
+
+/// A number with a point or an exponent.
+fn is_floating(literal: &str) -> bool {
     let hexadecimal = literal.starts_with("0x") || literal.starts_with("0X");
     let signs: &[char] = if hexadecimal {
         &['p', 'P']
     } else {
         &['.', 'e', 'E']
     };
-    let float = literal.contains(signs);
-    let number = literal.starts_with(|c: char| c.is_ascii_digit() || c == '.');
-    number && float && literal.ends_with(|c: char| c.is_ascii_digit() || c == '.')
+    literal.starts_with(|c: char| c.is_ascii_digit() || c == '.') && literal.contains(signs)
 }
 
 #[cfg(test)]
@@ -65,9 +75,18 @@ mod tests {
     }
 
     #[test]
+    fn suffixes_of_the_narrow_types_become_conversions() {
+        assert_eq!(translate("1.5h + 2e-3H"), "half(1.5f) + half(2e-3f)");
+        assert_eq!(
+            translate("1.5bf * 0x1p3BF"),
+            "bfloat(1.5f) * bfloat(0x1p3f)"
+        );
+    }
+
+    #[test]
     fn everything_else_stays() {
         for source in [
-            "1.0f 2.0h 3e4F",
+            "1.0f 3e4F 0xbf",
             "1 0x1F 0xep1f 10u 0b11 1'000",
             "\"1.0\" '.'",
             "// 1.0",
