@@ -71,6 +71,37 @@ pub fn quantized_matmul(
     Ok(Planned { result, plan })
 }
 
+/// As [`quantized_matmul`] with `transpose` true, by this plan and no other: for checks, measurements
+/// and tuning.
+///
+/// # Errors
+///
+/// As [`quantized_matmul`]; and where the plan's kernel cannot take this product, or the product is not
+/// of the kind that plans are made for.
+pub fn quantized_matmul_by(
+    plan: Plan,
+    x: &Array,
+    w: &Array,
+    scales: &Array,
+    biases: &Array,
+    group_size: i32,
+    bits: i32,
+) -> Result<Array, Error> {
+    let refuse = |expected: &str| Error::Value {
+        op: problem::OP,
+        argument: "plan",
+        found: plan.to_string(),
+        expected: expected.to_owned(),
+    };
+    let read = Problem::read(x, w, scales, Some(biases), group_size, bits)?;
+    let (problem, operands) =
+        read.ok_or_else(|| refuse("a product with one two-dimensional weight"))?;
+    if problem.rows == 0 || !plan.is_eligible(&problem) {
+        return Err(refuse(&format!("a kernel that takes {problem:?}")));
+    }
+    run(plan, &Context::current(), &problem, &operands)
+}
+
 fn run(
     plan: Plan,
     context: &Context,

@@ -33,6 +33,26 @@ pub enum Plan {
     },
 }
 
+impl Plan {
+    /// Whether the kernel can compute this product. Tiles and splits other than those that
+    /// [`plan`] picks are eligible too, within the kernel's limits: 1024 threads and 32 KiB of
+    /// threadgroup memory.
+    pub fn is_eligible(self, problem: &Problem) -> bool {
+        match self {
+            Self::Stock | Self::StockByRow | Self::Cpu => true,
+            Self::Rows => eligible(Choice::Rows, problem).is_some(),
+            Self::Mma => eligible(Choice::Mma, problem).is_some(),
+            Self::SplitMma { tiles, splits } => {
+                problem.rows >= 1
+                    && tiles >= 1
+                    && (1..=32).contains(&splits)
+                    && tiles <= 128 / splits
+                    && problem.n % (8 * tiles) == 0
+            }
+        }
+    }
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
