@@ -1,5 +1,6 @@
 //! Command line of the MLX kernel extension.
 
+mod checkpoint;
 mod commands;
 mod table;
 
@@ -7,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{doctor, plan};
+use commands::{doctor, generate, kl, plan};
 
 /// Quantized-matmul kernels for MLX: what they would do here, and what they do to a model's output.
 #[derive(Debug, Parser)]
@@ -29,6 +30,10 @@ struct Cli {
 enum Command {
     /// Show back end, device and libraries, and what would be chosen here.
     Doctor(doctor::Args),
+    /// Generate text from a prompt.
+    Generate(generate::Args),
+    /// Compare a model's output distributions under these kernels with a baseline's.
+    Kl(kl::Args),
     /// Show the kernel chosen for given shapes, by rows.
     Plan(plan::Args),
 }
@@ -53,6 +58,8 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         .map_err(|_| anyhow::anyhow!("the back end was set before"))?;
     match &cli.command {
         Command::Doctor(args) => doctor::run(args, &context),
+        Command::Generate(args) => generate::run(args, &context),
+        Command::Kl(args) => kl::run(args, &context),
         Command::Plan(args) => plan::run(args, &context),
     }
 }

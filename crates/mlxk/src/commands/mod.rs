@@ -1,4 +1,6 @@
 //! One file a command.
 
 pub mod doctor;
+pub mod generate;
+pub mod kl;
 pub mod plan;
