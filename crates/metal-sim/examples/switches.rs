@@ -1,5 +1,5 @@
-//! Prints how fast the simulator synchronises: simdgroup operations, matrix operations and barriers per second, counted
-//! per thread.
+//! Prints how fast the simulator synchronises: simdgroup operations, matrix operations and barriers
+//! per second, counted per thread.
 //!
 //! `cargo run --release -p metal-sim --example switches`
 
@@ -13,7 +13,8 @@ const THREADS: usize = 128;
 const GROUPS: usize = 64;
 const ROUNDS: usize = 2000;
 
-/// Runs `operation`, which updates `float x`, `ROUNDS` times in every thread; prints operations a second.
+/// Runs `operation`, which updates `float x`, `ROUNDS` times in every thread; prints operations a
+/// second.
 fn measure(simulator: &Simulator, name: &str, operation: &str) -> Result<(), SimError> {
     let kernel = KernelSource {
         name: name.to_owned(),

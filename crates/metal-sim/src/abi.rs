@@ -82,7 +82,8 @@ pub struct Lane {
     pub index: u32,
 }
 
-/// The function every compiled kernel exports: runs the body for one thread, with the kernel's buffers.
+/// The function every compiled kernel exports: runs the body for one thread, with the kernel's
+/// buffers.
 pub type Entry = unsafe extern "C" fn(*const *mut c_void, *mut Lane);
 
 /// Gives the address of the variable that names the running lane, one for each host thread.

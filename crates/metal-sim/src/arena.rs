@@ -1,4 +1,5 @@
-//! Threadgroup memory: poisoned at the start of every group, with a zone after each variable that must stay poison.
+//! Threadgroup memory: poisoned at the start of every group, with a zone after each variable that
+//! must stay poison.
 
 use std::ptr;
 

@@ -1,12 +1,13 @@
 //! Memory of a launch: inputs and outputs, in place or between guard zones, and the poison in them.
 //!
-//! **Guard zones** are bytes with every bit set: NaN to a body that reads floats there. What is not so after the run has
-//! been written.
+//! **Guard zones** are bytes with every bit set: NaN to a body that reads floats there. What is not
+//! so after the run has been written.
 //!
-//! **Output poison** is a pattern that finished outputs should not hold: signalling NaNs for floats, which arithmetic
-//! never gives, a byte that is no truth value for `bool`, arbitrary bits for integers. An element that still holds it
-//! after the run is only suspected, since a body may have put just these bits there. The launch then runs again with
-//! another pattern: an element that follows the pattern both times was never written.
+//! **Output poison** is a pattern that finished outputs should not hold: signalling NaNs for
+//! floats, which arithmetic never gives, a byte that is no truth value for `bool`, arbitrary bits
+//! for integers. An element that still holds it after the run is only suspected, since a body may
+//! have put just these bits there. The launch then runs again with another pattern: an element that
+//! follows the pattern both times was never written.
 
 use crate::DType;
 
@@ -65,7 +66,8 @@ impl Guarded {
         self.memory.as_mut_ptr().cast::<u8>().wrapping_add(ZONE)
     }
 
-    /// Offset of a byte in a zone that has been written, from the start of the data: the nearest one.
+    /// Offset of a byte in a zone that has been written, from the start of the data: the nearest
+    /// one.
     pub fn trespass(&self) -> Option<isize> {
         let all = self.all();
         let after = all[ZONE + self.bytes..].iter().position(|&b| b != GUARD);

@@ -1,4 +1,5 @@
-//! Compiles translation units to shared libraries, cached on disk by content and in the process by text.
+//! Compiles translation units to shared libraries, cached on disk by content and in the process by
+//! text.
 
 use std::{
     collections::HashMap,
@@ -18,8 +19,9 @@ use crate::{
     source,
 };
 
-/// Contraction is off so that only an explicit fma is fused; aliasing rules are off because bodies read buffers through
-/// pointers to other types, which Metal allows. Warnings belong to whoever lints the body.
+/// Contraction is off so that only an explicit fma is fused; aliasing rules are off because bodies
+/// read buffers through pointers to other types, which Metal allows. Warnings belong to whoever
+/// lints the body.
 const FLAGS: &[&str] = &[
     "-x",
     "c++",
@@ -58,7 +60,8 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// Identifies the compiler `command` (a program and perhaps arguments) and makes the cache directory.
+    /// Identifies the compiler `command` (a program and perhaps arguments) and makes the cache
+    /// directory.
     pub fn new(command: &str, cache: &Path) -> Result<Self, SimError> {
         fs::create_dir_all(cache).map_err(|source| SimError::Cache {
             path: cache.to_owned(),
@@ -198,7 +201,8 @@ fn load(path: &Path) -> Result<Module, SimError> {
         path: path.to_owned(),
         reason: error.to_string(),
     };
-    // SAFETY: the library was compiled from generated source, which has no initialisers that run code.
+    // SAFETY: the library was compiled from generated source, which has no initialisers that run
+    // code.
     let library = unsafe { Library::new(path) }.map_err(failed)?;
     // SAFETY: the generated source defines these symbols with these types.
     let (entry, current) = unsafe {

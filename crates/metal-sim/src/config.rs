@@ -2,8 +2,8 @@
 
 use std::{env, num::NonZero, path::PathBuf, thread};
 
-/// The order in which the threads of a group run between two synchronisations, and the simdgroups between two barriers.
-/// A body without races gives the same results in every order.
+/// The order in which the threads of a group run between two synchronisations, and the simdgroups
+/// between two barriers. A body without races gives the same results in every order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// By ascending index.
@@ -30,15 +30,15 @@ pub struct Config {
     pub threadgroup_bytes: usize,
     /// Order of the threads in a group.
     pub order: Order,
-    /// Copy inputs and outputs between guard zones, so that reads past an end give poison (every bit set: NaN) and
-    /// writes past an end, or to an input, are errors. Without it a launch uses the caller's memory in place where that
-    /// is aligned to 16 bytes.
+    /// Copy inputs and outputs between guard zones, so that reads past an end give poison (every
+    /// bit set: NaN) and writes past an end, or to an input, are errors. Without it a launch uses
+    /// the caller's memory in place where that is aligned to 16 bytes.
     pub strict: bool,
 }
 
 impl Default for Config {
-    /// The compiler `$CXX`, else `c++`; the cache in `$XDG_CACHE_HOME/metal-sim`, else `$HOME/.cache/metal-sim`, else
-    /// the folder for temporary files; all cores; strict.
+    /// The compiler `$CXX`, else `c++`; the cache in `$XDG_CACHE_HOME/metal-sim`, else
+    /// `$HOME/.cache/metal-sim`, else the folder for temporary files; all cores; strict.
     fn default() -> Self {
         let set = |name: &str| env::var(name).ok().filter(|value| !value.trim().is_empty());
         let cache = set("XDG_CACHE_HOME")

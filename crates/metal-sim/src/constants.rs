@@ -1,5 +1,6 @@
-//! Makes Metal's reading of a text explicit where C++ reads it otherwise: floating constants without a suffix are
-//! floats, those with `h` and `bf` are half and bfloat, and Metal's own headers are there without being included.
+//! Makes Metal's reading of a text explicit where C++ reads it otherwise: floating constants
+//! without a suffix are floats, those with `h` and `bf` are half and bfloat, and Metal's own
+//! headers are there without being included.
 
 use crate::lexer::{Kind, tokens};
 

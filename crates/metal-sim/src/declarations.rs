@@ -1,8 +1,9 @@
 //! Rewrites the declarations of threadgroup variables.
 //!
-//! `threadgroup` names both a storage class (`threadgroup float tile[64];`, one array for all threads of the group) and
-//! the address space of a pointee (`threadgroup float* p`, a variable of the thread's own). The second needs nothing on a
-//! host. The first cannot be expressed by a macro, since only the declarator tells the two apart, so it becomes
+//! `threadgroup` names both a storage class (`threadgroup float tile[64];`, one array for all
+//! threads of the group) and the address space of a pointee (`threadgroup float* p`, a variable of
+//! the thread's own). The second needs nothing on a host. The first cannot be expressed by a macro,
+//! since only the declarator tells the two apart, so it becomes
 //!
 //! ```text
 //! typedef float metal_sim_type_0 [64]; metal_sim_type_0& tile = metal_sim::shared<metal_sim_type_0>(0);
@@ -33,7 +34,8 @@ pub struct Rewritten {
     pub names: Vec<String>,
 }
 
-/// Rewrites `body`. Object-like macros of `header` or `body` that stand for `threadgroup` alone count as that word.
+/// Rewrites `body`. Object-like macros of `header` or `body` that stand for `threadgroup` alone
+/// count as that word.
 pub fn rewrite(header: &str, body: &str) -> Result<Rewritten, Problem> {
     let aliases: Vec<&str> = header
         .lines()
@@ -92,8 +94,8 @@ struct Declaration {
 }
 
 impl Declaration {
-    /// Parses a statement that begins with the keyword and lacks its semicolon. `None` when what it declares is a
-    /// pointer or a reference, which belongs to the thread.
+    /// Parses a statement that begins with the keyword and lacks its semicolon. `None` when what it
+    /// declares is a pointer or a reference, which belongs to the thread.
     fn parse(statement: &[Token<'_>]) -> Result<Option<Self>, Problem> {
         let problem = |text: &str| Problem {
             line: statement[0].line,

@@ -85,8 +85,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A Rust type that is the element of a buffer. Sealed: any byte pattern must be a value, so `bool` is not one; use
-/// `u8` data with [`DType::Bool`] through [`Input::new`](crate::Input::new).
+/// A Rust type that is the element of a buffer. Sealed: any byte pattern must be a value, so `bool`
+/// is not one; use `u8` data with [`DType::Bool`] through [`Input::new`](crate::Input::new).
 pub trait Element: Copy + sealed::Sealed + 'static {
     /// The buffer type it stands for.
     const DTYPE: DType;

@@ -216,8 +216,8 @@ pub enum SimError {
         /// Another.
         second: Box<Place>,
     },
-    /// Threads wait for one that has returned: at a threadgroup barrier, or in a matrix operation, which needs all 32
-    /// lanes.
+    /// Threads wait for one that has returned: at a threadgroup barrier, or in a matrix operation,
+    /// which needs all 32 lanes.
     #[error(
         "kernel {kernel}, threadgroup {group:?}: {waiting} waits for thread {missing} of the group, which has returned or does not exist"
     )]

@@ -50,7 +50,8 @@ impl<'a> Input<'a> {
     /// A row-major array from its elements.
     #[must_use]
     pub fn of<T: Element>(data: &'a [T], shape: &[usize]) -> Self {
-        // SAFETY: elements are plain numbers without padding, and the slice covers exactly these bytes.
+        // SAFETY: elements are plain numbers without padding, and the slice covers exactly these
+        // bytes.
         let bytes = unsafe { std::slice::from_raw_parts(data.as_ptr().cast(), size_of_val(data)) };
         Self::new(bytes, shape, T::DTYPE)
     }
@@ -116,10 +117,11 @@ pub struct Launch<'a> {
     pub template: &'a [(&'a str, TemplateArg)],
     /// Threads along x, y and z: exactly as many run.
     pub grid: [usize; 3],
-    /// Threads of a group along x, y and z; at most the grid's are used. Groups at the far edges may be smaller.
+    /// Threads of a group along x, y and z; at most the grid's are used. Groups at the far edges
+    /// may be smaller.
     pub threadgroup: [usize; 3],
-    /// What the outputs hold before the run. When absent they are poisoned, and an element that is never written is an
-    /// error.
+    /// What the outputs hold before the run. When absent they are poisoned, and an element that is
+    /// never written is an error.
     pub init_value: Option<f32>,
 }
 

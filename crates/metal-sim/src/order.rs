@@ -9,7 +9,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// `stream` tells apart the threadgroups of a launch, so that the draw does not depend on which host thread runs one.
+    /// `stream` tells apart the threadgroups of a launch, so that the draw does not depend on which
+    /// host thread runs one.
     pub fn new(order: Order, stream: u64) -> Self {
         let seed = if let Order::Shuffled(seed) = order {
             seed
@@ -63,7 +64,8 @@ impl Schedule {
     }
 }
 
-/// An affine permutation of the lanes: the i-th to run is `start + step * i`, modulo their number; `step` is odd.
+/// An affine permutation of the lanes: the i-th to run is `start + step * i`, modulo their number;
+/// `step` is odd.
 #[derive(Clone, Copy)]
 pub struct LaneOrder {
     step: i32,

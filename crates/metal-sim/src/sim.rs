@@ -37,7 +37,8 @@ impl OutputBuf {
             return None;
         }
         let mut elements: Vec<T> = Vec::with_capacity(self.spec.elements());
-        // SAFETY: `data` holds that many elements of T, any bytes are a T, and the vector has room for them.
+        // SAFETY: `data` holds that many elements of T, any bytes are a T, and the vector has room
+        // for them.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 self.data.as_ptr(),

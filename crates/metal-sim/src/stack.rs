@@ -8,8 +8,9 @@ use corosensei::stack::{DefaultStack, Stack, StackPointer};
 const COLOUR_STEP: usize = 512;
 const COLOURS: usize = 8;
 
-/// A stack whose start within its page depends on the thread. Were all stacks to start at the same place of a page, the
-/// live frames of 32 lanes, which run in turn, would compete for the same few sets of the first-level cache.
+/// A stack whose start within its page depends on the thread. Were all stacks to start at the same
+/// place of a page, the live frames of 32 lanes, which run in turn, would compete for the same few
+/// sets of the first-level cache.
 pub struct ThreadStack {
     memory: DefaultStack,
     base: StackPointer,
@@ -25,8 +26,8 @@ impl ThreadStack {
     }
 }
 
-// SAFETY: the memory has a guard page and at least the minimal size below `base`, which is aligned as the memory's own
-// base is, since colours are multiples of 512.
+// SAFETY: the memory has a guard page and at least the minimal size below `base`, which is aligned
+// as the memory's own base is, since colours are multiples of 512.
 unsafe impl Stack for ThreadStack {
     fn base(&self) -> StackPointer {
         self.base

@@ -1,4 +1,5 @@
-//! Runs one threadgroup after the other on one host thread: a coroutine for each thread of the group.
+//! Runs one threadgroup after the other on one host thread: a coroutine for each thread of the
+//! group.
 
 mod rounds;
 
@@ -28,7 +29,8 @@ pub struct Program<'a> {
     pub threadgroup_bytes: usize,
 }
 
-// SAFETY: the buffers are read, and written at the body's own risk, by compiled code on several threads, as on a GPU.
+// SAFETY: the buffers are read, and written at the body's own risk, by compiled code on several
+// threads, as on a GPU.
 unsafe impl Sync for Program<'_> {}
 
 type Thread = Coroutine<(), (), (), ThreadStack>;
@@ -46,8 +48,8 @@ pub struct Worker {
     current: *mut *mut Lane,
 }
 
-// SAFETY: the raw pointers in `lanes` and `group` lead into the worker's own heap memory, and no coroutine is alive
-// between two groups.
+// SAFETY: the raw pointers in `lanes` and `group` lead into the worker's own heap memory, and no
+// coroutine is alive between two groups.
 unsafe impl Send for Worker {}
 
 impl Worker {
@@ -136,7 +138,8 @@ impl Worker {
             let lane = lanes.wrapping_add(index);
             self.threads
                 .push(Some(Thread::with_stack(stack, move |yielder, ()| {
-                    // SAFETY: no lane is touched otherwise while it runs; the buffers outlive the launch.
+                    // SAFETY: no lane is touched otherwise while it runs; the buffers outlive the
+                    // launch.
                     unsafe {
                         (*lane).coroutine = ptr::from_ref(yielder).cast();
                         entry(buffers, lane);
@@ -149,8 +152,8 @@ impl Worker {
     /// Abandons threads that have not returned.
     fn reset(&mut self) {
         for mut thread in self.threads.drain(..).flatten() {
-            // SAFETY: the frames on the stack are those of compiled kernel code and of `suspend`, none of which owns
-            // anything.
+            // SAFETY: the frames on the stack are those of compiled kernel code and of `suspend`,
+            // none of which owns anything.
             unsafe { thread.force_reset() };
             self.stacks.push(thread.into_stack());
         }

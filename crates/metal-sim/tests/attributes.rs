@@ -5,7 +5,8 @@ mod common;
 use common::Job;
 use metal_sim::DType;
 
-/// Extents of the launches below: one with whole groups, one uneven in every axis, one smaller than the group.
+/// Extents of the launches below: one with whole groups, one uneven in every axis, one smaller than
+/// the group.
 const LAUNCHES: [([usize; 3], [usize; 3]); 3] = [
     ([8, 4, 2], [4, 2, 2]),
     ([7, 5, 3], [4, 2, 2]),

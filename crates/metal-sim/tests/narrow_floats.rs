@@ -1,4 +1,5 @@
-//! half and bfloat against the `half` crate: every conversion, and arithmetic that rounds each step to the type.
+//! half and bfloat against the `half` crate: every conversion, and arithmetic that rounds each step
+//! to the type.
 
 mod common;
 
@@ -37,8 +38,8 @@ fn every_value_widens_exactly() {
     }
 }
 
-/// Around each value of a type that `widen`s to float: itself, its neighbours in float, the middle of the way to the
-/// next value, and the neighbours of that.
+/// Around each value of a type that `widen`s to float: itself, its neighbours in float, the middle
+/// of the way to the next value, and the neighbours of that.
 fn rounding_cases(widen: fn(u16) -> f32) -> Vec<f32> {
     let near = |x: f32| {
         [
@@ -125,7 +126,8 @@ fn fused_multiply_add_rounds_once() {
     let a = [0.0f32, 2048.0, -1.0 - 2.0 / 1024.0];
     let found: Vec<f32> = map(&a, DType::F16, body);
     assert_eq!(found, [1.0 + 2.0 / 1024.0, 2050.0, f32::powi(2.0, -20)]);
-    // 16384 + 8 is a tie of half, the third term breaks it: rounding the sum to float first would lose it.
+    // 16384 + 8 is a tie of half, the third term breaks it: rounding the sum to float first would
+    // lose it.
     let tie: Vec<f32> = map(
         &[f32::powi(2.0, -24)],
         DType::F16,

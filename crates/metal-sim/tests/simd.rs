@@ -4,7 +4,7 @@ mod common;
 
 use common::Job;
 use half::f16;
-use metal_sim::{DType, Input};
+use metal_sim::{DType, Input, TemplateArg};
 
 const LANES: usize = 32;
 
@@ -12,115 +12,139 @@ fn numbers(count: usize) -> Vec<i32> {
     (0..count as i32).map(|i| (i * 37 + 11) % 61 - 30).collect()
 }
 
-/// Evaluates `expression` of `int v` in every one of `lanes` lanes.
-fn each_lane(lanes: usize, expression: &str) -> Vec<i32> {
+/// What a lane must get, given the values of all lanes.
+type Expected<'a> = &'a dyn Fn(&[i32], usize) -> i32;
+
+/// Evaluates expressions of `int v` and `uint lane` in every one of `lanes` lanes, in one kernel.
+fn check(lanes: usize, cases: &[(&str, Expected<'_>)]) {
     let a = numbers(lanes);
+    let lines: Vec<String> = (cases.iter().enumerate())
+        .map(|(i, (expression, _))| format!("out[{i} * LANES + lane] = int({expression});"))
+        .collect();
     let body = format!(
         "uint lane = thread_index_in_simdgroup;
          int v = a[lane];
-         out[lane] = int({expression});"
+         {}",
+        lines.join("\n")
     );
-    Job::new(lanes, lanes, DType::I32)
+    let out = Job::new(lanes, lanes * cases.len(), DType::I32)
         .input(Input::of(&a, &[lanes]))
-        .run(&body)
-}
-
-/// `expression` gives, in lane i of 32, lane `from(i)`'s value.
-fn check_shuffle(expression: &str, from: impl Fn(usize) -> usize) {
-    let a = numbers(LANES);
-    let expected: Vec<i32> = (0..LANES).map(|lane| a[from(lane)]).collect();
-    assert_eq!(each_lane(LANES, expression), expected, "{expression}");
+        .template("LANES", TemplateArg::Int(lanes as i32))
+        .run::<i32>(&body);
+    for ((expression, expected), found) in cases.iter().zip(out.chunks(lanes)) {
+        let expected: Vec<i32> = (0..lanes).map(|lane| expected(&a, lane)).collect();
+        assert_eq!(found, expected, "{expression} of {lanes} lanes");
+    }
 }
 
 #[test]
 fn shuffles() {
-    check_shuffle("simd_shuffle(v, (lane * 7 + 3) % 32)", |lane| {
-        (lane * 7 + 3) % 32
-    });
-    check_shuffle("simd_shuffle_xor(v, 5)", |lane| lane ^ 5);
-    check_shuffle("simd_shuffle_down(v, 3)", |lane| {
-        if lane + 3 < 32 { lane + 3 } else { lane }
-    });
-    check_shuffle("simd_shuffle_up(v, 3)", |lane| {
-        if lane >= 3 { lane - 3 } else { lane }
-    });
-    check_shuffle("simd_shuffle_rotate_down(v, 3)", |lane| (lane + 3) % 32);
-    check_shuffle("simd_shuffle_rotate_up(v, 3)", |lane| (lane + 29) % 32);
-    check_shuffle("simd_broadcast(v, 17)", |_| 17);
-    check_shuffle("simd_broadcast_first(v)", |_| 0);
-    check_shuffle("quad_shuffle_xor(v, 1)", |lane| lane ^ 1);
-    check_shuffle("quad_broadcast(v, 2)", |lane| lane / 4 * 4 + 2);
-    check_shuffle("quad_shuffle_down(v, 1)", |lane| {
-        if lane % 4 < 3 { lane + 1 } else { lane }
-    });
-    check_shuffle("simd_shuffle_and_fill_down(v, v, 3)", |lane| {
-        (lane + 3) % 32
-    });
-    check_shuffle("simd_shuffle_and_fill_up(v, v, 3)", |lane| (lane + 29) % 32);
+    let down = |lane: usize, width: usize, by: usize| {
+        if lane % width + by < width {
+            lane + by
+        } else {
+            lane
+        }
+    };
+    check(
+        LANES,
+        &[
+            ("simd_shuffle(v, (lane * 7 + 3) % 32)", &|a, lane| {
+                a[(lane * 7 + 3) % 32]
+            }),
+            ("simd_shuffle_xor(v, 5)", &|a, lane| a[lane ^ 5]),
+            ("simd_shuffle_down(v, 3)", &|a, lane| a[down(lane, 32, 3)]),
+            ("simd_shuffle_up(v, 3)", &|a, lane| {
+                a[if lane >= 3 { lane - 3 } else { lane }]
+            }),
+            ("simd_shuffle_rotate_down(v, 3)", &|a, lane| {
+                a[(lane + 3) % 32]
+            }),
+            ("simd_shuffle_rotate_up(v, 3)", &|a, lane| {
+                a[(lane + 29) % 32]
+            }),
+            ("simd_shuffle_and_fill_down(v, v, 3)", &|a, lane| {
+                a[(lane + 3) % 32]
+            }),
+            ("simd_shuffle_and_fill_up(v, v, 3)", &|a, lane| {
+                a[(lane + 29) % 32]
+            }),
+            ("simd_broadcast(v, 17)", &|a, _| a[17]),
+            ("simd_broadcast_first(v)", &|a, _| a[0]),
+            ("quad_shuffle_xor(v, 1)", &|a, lane| a[lane ^ 1]),
+            ("quad_broadcast(v, 2)", &|a, lane| a[lane / 4 * 4 + 2]),
+            ("quad_shuffle_down(v, 1)", &|a, lane| a[down(lane, 4, 1)]),
+        ],
+    );
 }
 
 #[test]
-fn shuffles_of_wider_types() {
-    check_shuffle("int(simd_shuffle_xor(long(v) << 33, 1) >> 33)", |lane| {
-        lane ^ 1
-    });
-    check_shuffle("simd_shuffle_xor(float4(v, 0, 0, v), 2).w", |lane| lane ^ 2);
-    check_shuffle("float(simd_shuffle_xor(half(v), 4))", |lane| lane ^ 4);
+fn shuffles_of_wider_and_narrower_types() {
+    check(
+        LANES,
+        &[
+            ("simd_shuffle_xor(long(v) << 33, 1) >> 33", &|a, lane| {
+                a[lane ^ 1]
+            }),
+            ("simd_shuffle_xor(float4(v, 0, 0, v), 2).w", &|a, lane| {
+                a[lane ^ 2]
+            }),
+            ("simd_shuffle_xor(half(v), 4)", &|a, lane| a[lane ^ 4]),
+            ("simd_shuffle_xor(v > 0, 4)", &|a, lane| {
+                i32::from(a[lane ^ 4] > 0)
+            }),
+        ],
+    );
 }
 
 #[test]
 fn reductions_over_whole_and_partial_simdgroups() {
+    let sign = |v: i32| if v == 0 { 1 } else { v % 2 * 2 - 1 };
     for lanes in [1, 5, 31, 32] {
-        let a = numbers(lanes);
-        let check = |expression: &str, expected: i32| {
-            assert_eq!(
-                each_lane(lanes, expression),
-                vec![expected; lanes],
-                "{expression} of {lanes} lanes"
-            );
-        };
-        check("simd_sum(v)", a.iter().sum());
-        check("simd_min(v)", *a.iter().min().unwrap());
-        check("simd_max(v)", *a.iter().max().unwrap());
-        check("simd_and(v)", a.iter().fold(-1, |all, v| all & v));
-        check("simd_or(v)", a.iter().fold(0, |all, v| all | v));
-        check("simd_xor(v)", a.iter().fold(0, |all, v| all ^ v));
         check(
-            "simd_product(v == 0 ? 1 : v % 2 * 2 - 1)",
-            a.iter()
-                .map(|&v| if v == 0 { 1 } else { v % 2 * 2 - 1 })
-                .product(),
-        );
-        check("simd_any(v == 11)", i32::from(a.contains(&11)));
-        check("simd_all(v > -31)", 1);
-        check("ulong(simd_ballot(v > 0)) & 1", i32::from(a[0] > 0));
-        check(
-            "popcount(uint(ulong(simd_active_threads_mask())))",
-            lanes as i32,
+            lanes,
+            &[
+                ("simd_sum(v)", &|a, _| a.iter().sum()),
+                ("simd_min(v)", &|a, _| *a.iter().min().unwrap()),
+                ("simd_max(v)", &|a, _| *a.iter().max().unwrap()),
+                ("simd_and(v)", &|a, _| a.iter().fold(-1, |all, v| all & v)),
+                ("simd_or(v)", &|a, _| a.iter().fold(0, |all, v| all | v)),
+                ("simd_xor(v)", &|a, _| a.iter().fold(0, |all, v| all ^ v)),
+                ("simd_product(v == 0 ? 1 : v % 2 * 2 - 1)", &|a, _| {
+                    a.iter().map(|&v| sign(v)).product()
+                }),
+                ("simd_any(v == 11)", &|a, _| i32::from(a.contains(&11))),
+                ("simd_all(v > -31)", &|_, _| 1),
+                ("ulong(simd_ballot(v > 0)) & 1", &|a, _| i32::from(a[0] > 0)),
+                (
+                    "popcount(uint(ulong(simd_active_threads_mask())))",
+                    &|a, _| a.len() as i32,
+                ),
+                ("simd_is_first()", &|_, lane| i32::from(lane == 0)),
+            ],
         );
     }
 }
 
 #[test]
-fn prefixes() {
-    let a = numbers(LANES);
-    let sums: Vec<i32> = (0..=LANES).map(|n| a[..n].iter().sum()).collect();
-    assert_eq!(each_lane(LANES, "simd_prefix_inclusive_sum(v)"), sums[1..]);
-    assert_eq!(
-        each_lane(LANES, "simd_prefix_exclusive_sum(v)"),
-        sums[..LANES]
+fn prefixes_and_quads() {
+    check(
+        LANES,
+        &[
+            ("simd_prefix_inclusive_sum(v)", &|a, lane| {
+                a[..=lane].iter().sum()
+            }),
+            ("simd_prefix_exclusive_sum(v)", &|a, lane| {
+                a[..lane].iter().sum()
+            }),
+            ("quad_sum(v)", &|a, lane| {
+                a[lane / 4 * 4..][..4].iter().sum()
+            }),
+            ("quad_max(v)", &|a, lane| {
+                *a[lane / 4 * 4..][..4].iter().max().unwrap()
+            }),
+        ],
     );
-}
-
-#[test]
-fn quads_and_first_lanes() {
-    let a = numbers(LANES);
-    let quads: Vec<i32> = (0..LANES)
-        .map(|lane| a[lane / 4 * 4..][..4].iter().sum())
-        .collect();
-    assert_eq!(each_lane(LANES, "quad_sum(v)"), quads);
-    let first: Vec<i32> = (0..LANES).map(|lane| i32::from(lane == 0)).collect();
-    assert_eq!(each_lane(LANES, "simd_is_first()"), first);
 }
 
 #[test]

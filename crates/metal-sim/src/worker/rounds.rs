@@ -32,7 +32,8 @@ impl State {
 }
 
 impl Worker {
-    /// Runs all threads to their end. Simdgroups run in turn, each up to the next barrier of the group.
+    /// Runs all threads to their end. Simdgroups run in turn, each up to the next barrier of the
+    /// group.
     pub(super) fn run_threads(&mut self, schedule: &mut Schedule) -> Result<(), Fault> {
         let simdgroups = self.lanes.len().div_ceil(SIMD_WIDTH);
         let mut state = vec![State::Ready; simdgroups];
@@ -64,8 +65,8 @@ impl Worker {
         u32::MAX >> (SIMD_WIDTH - lanes)
     }
 
-    /// Runs the lanes of a simdgroup from one operation among them to the next, until they wait for other simdgroups or
-    /// have returned. `active` loses the lanes that return.
+    /// Runs the lanes of a simdgroup from one operation among them to the next, until they wait for
+    /// other simdgroups or have returned. `active` loses the lanes that return.
     fn run_simdgroup(
         &mut self,
         s: usize,
@@ -82,7 +83,8 @@ impl Worker {
                     continue;
                 }
                 let thread = &mut self.threads[base + lane];
-                // SAFETY: the address of this host thread's variable, found in `begin` for the module that runs.
+                // SAFETY: the address of this host thread's variable, found in `begin` for the
+                // module that runs.
                 unsafe { *self.current = &raw mut self.lanes[base + lane] };
                 match thread.as_mut().map(|thread| thread.resume(())) {
                     Some(CoroutineResult::Yield(())) => match first {
