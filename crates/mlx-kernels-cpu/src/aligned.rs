@@ -18,14 +18,6 @@ pub(crate) struct AlignedFloats {
 }
 
 impl AlignedFloats {
-    /// `len` zeros.
-    pub(crate) fn zeros(len: usize) -> Self {
-        Self {
-            lines: vec![Line([0.0; LINE]); len.div_ceil(LINE)],
-            len,
-        }
-    }
-
     /// Makes the length `len`; what is new is zero, what was there stays.
     pub(crate) fn resize(&mut self, len: usize) {
         self.lines.resize(len.div_ceil(LINE), Line([0.0; LINE]));
@@ -55,7 +47,8 @@ mod tests {
 
     #[test]
     fn buffers_begin_on_a_line_and_keep_their_contents() {
-        let mut buffer = AlignedFloats::zeros(17);
+        let mut buffer = AlignedFloats::default();
+        buffer.resize(17);
         assert_eq!(*buffer, [0.0; 17]);
         assert_eq!(buffer.as_ptr().align_offset(64), 0);
         buffer[16] = 3.0;

@@ -52,6 +52,16 @@ pub enum Error {
         /// The length it must have.
         expected: usize,
     },
+    /// A slice that is not made of whole rows.
+    #[error("{argument} has {got} elements; it must have whole rows of {width}")]
+    Rows {
+        /// The argument's name.
+        argument: &'static str,
+        /// Its length.
+        got: usize,
+        /// The length of a row.
+        width: usize,
+    },
     /// Two arguments that must share an element type and do not.
     #[error("{argument} is {got}; it must be {expected}, as {like} is")]
     ElementType {
@@ -72,6 +82,12 @@ pub enum Error {
         /// Its value, as text.
         got: String,
     },
+    /// Trellis codes in blocks that are not made of whole groups of 16 weights.
+    #[error("the trellis block is {block} weights; it must be a multiple of 16")]
+    TrellisBlock {
+        /// The block length.
+        block: usize,
+    },
     /// Instructions that this machine does not have.
     #[error("level is {got}; this machine has {available:?}")]
     Level {
@@ -80,4 +96,51 @@ pub enum Error {
         /// The levels that would work.
         available: Vec<Level>,
     },
+}
+
+/// Refuses a slice that is not as long as it must be.
+pub(crate) fn check_length(
+    argument: &'static str,
+    got: usize,
+    expected: usize,
+) -> Result<(), Error> {
+    if got == expected {
+        Ok(())
+    } else {
+        Err(Error::Length {
+            argument,
+            got,
+            expected,
+        })
+    }
+}
+
+/// The number of rows of `width` in a slice of `got`.
+pub(crate) fn whole_rows(argument: &'static str, got: usize, width: usize) -> Result<usize, Error> {
+    if width == 0 || !got.is_multiple_of(width) {
+        return Err(Error::Rows {
+            argument,
+            got,
+            width,
+        });
+    }
+    Ok(got / width)
+}
+
+/// Refuses an element type that is not the one of `like`.
+pub(crate) fn check_type(
+    argument: &'static str,
+    got: FloatType,
+    like: &'static str,
+    expected: FloatType,
+) -> Result<(), Error> {
+    if got == expected {
+        return Ok(());
+    }
+    Err(Error::ElementType {
+        argument,
+        got,
+        like,
+        expected,
+    })
 }

@@ -26,6 +26,36 @@ impl fmt::Display for FloatType {
     }
 }
 
+impl FloatType {
+    /// Rounds each value to the nearest that the type has, ties to even.
+    pub(crate) fn round(self, values: &mut [f32]) {
+        match self {
+            Self::F32 => {}
+            Self::F16 => {
+                let mut narrow = [f16::ZERO; 64];
+                for values in values.chunks_mut(narrow.len()) {
+                    let narrow = &mut narrow[..values.len()];
+                    narrow.convert_from_f32_slice(values);
+                    narrow.convert_to_f32_slice(values);
+                }
+            }
+            Self::Bf16 => {
+                for value in values {
+                    *value = f32::from_bits(u32::from(bf16_bits(*value)) << 16);
+                }
+            }
+        }
+    }
+}
+
+/// `value` rounded to a brain float, ties to even; without a branch, so that loops vectorize.
+fn bf16_bits(value: f32) -> u16 {
+    let bits = value.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+    let quiet = bits >> 16 | 0x40;
+    (if value.is_nan() { quiet } else { rounded }) as u16
+}
+
 /// A borrowed slice of floats.
 #[derive(Debug, Clone, Copy)]
 pub enum Floats<'a> {
@@ -200,9 +230,55 @@ impl SharedFloats {
                 // SAFETY: as above.
                 let target = unsafe { std::slice::from_raw_parts_mut(base.add(start), count) };
                 for (narrow, &value) in target.iter_mut().zip(values) {
-                    *narrow = bf16::from_f32(value);
+                    *narrow = bf16::from_bits(bf16_bits(value));
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brain_floats_round_as_half_does() {
+        let specials = [
+            0_u32,
+            0x7f7f_ffff,
+            0x7f80_0000,
+            0x7f80_0001,
+            0x7fc0_0000,
+            1,
+            0x0080_0000,
+        ];
+        let ties = (0..64).flat_map(|i| {
+            let middle = 0x3f80_8000 + (i << 16);
+            [middle - 1, middle, middle + 1]
+        });
+        for bits in specials.into_iter().chain(ties) {
+            for bits in [bits, bits | 0x8000_0000] {
+                let value = f32::from_bits(bits);
+                assert_eq!(
+                    bf16_bits(value),
+                    bf16::from_f32(value).to_bits(),
+                    "{bits:#x}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn rounding_in_place_keeps_what_the_type_has() {
+        let third = 1.0_f32 / 3.0;
+        for (float_type, expected) in [
+            (FloatType::F32, third),
+            (FloatType::F16, f16::from_f32(third).to_f32()),
+            (FloatType::Bf16, bf16::from_f32(third).to_f32()),
+        ] {
+            let mut values = vec![third; 131];
+            float_type.round(&mut values);
+            assert_eq!(values, vec![expected; 131]);
         }
     }
 }

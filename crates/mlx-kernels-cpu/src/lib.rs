@@ -26,7 +26,9 @@ mod aligned;
 mod error;
 mod execution;
 mod float;
+pub mod norm;
 pub mod reference;
+pub mod sampling;
 mod simd;
 mod threads;
 

@@ -1,5 +1,6 @@
 //! What a product is: extents, bit width and group size, checked once.
 
+use crate::error::{check_length, check_type};
 use crate::{Error, Floats, FloatsMut};
 
 /// Extents and format of one product `y[rows, n] = x[rows, k] * W[n, k]^T`.
@@ -109,36 +110,15 @@ impl Problem {
         scales: Floats<'_>,
         biases: Floats<'_>,
     ) -> Result<(), Error> {
-        length("w", w.len(), self.n * self.words_per_row())?;
-        length("scales", scales.len(), self.n * self.groups_per_row())?;
-        length("biases", biases.len(), self.n * self.groups_per_row())?;
-        if scales.float_type() != biases.float_type() {
-            return Err(Error::ElementType {
-                argument: "biases",
-                got: biases.float_type(),
-                like: "scales",
-                expected: scales.float_type(),
-            });
-        }
-        Ok(())
+        check_length("w", w.len(), self.n * self.words_per_row())?;
+        check_length("scales", scales.len(), self.n * self.groups_per_row())?;
+        check_length("biases", biases.len(), self.n * self.groups_per_row())?;
+        check_type("biases", biases.float_type(), "scales", scales.float_type())
     }
 
     /// Checks the activations and the place for the result.
     pub(crate) fn check_rows(&self, x: Floats<'_>, y: &FloatsMut<'_>) -> Result<(), Error> {
-        length("x", x.len(), self.rows * self.k)?;
-        length("y", y.len(), self.rows * self.n)
-    }
-}
-
-/// Refuses a slice that is not as long as it must be.
-fn length(argument: &'static str, got: usize, expected: usize) -> Result<(), Error> {
-    if got == expected {
-        Ok(())
-    } else {
-        Err(Error::Length {
-            argument,
-            got,
-            expected,
-        })
+        check_length("x", x.len(), self.rows * self.k)?;
+        check_length("y", y.len(), self.rows * self.n)
     }
 }

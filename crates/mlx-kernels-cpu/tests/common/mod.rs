@@ -1,8 +1,10 @@
 //! Problems with random but reproducible contents.
 
+#![allow(dead_code, reason = "each test binary uses a part of this")]
+
 use half::{bf16, f16};
 use mlx_kernels_cpu::affine::{Problem, matmul_with};
-use mlx_kernels_cpu::{Execution, FloatType, Floats, Level};
+use mlx_kernels_cpu::{Execution, FloatType, Floats, FloatsMut, Level};
 
 /// A small generator: a multiplicative congruence, high bits used.
 pub struct Random(u64);
@@ -51,6 +53,14 @@ impl Elements {
             Self::F32(values) => values[..].into(),
             Self::F16(values) => values[..].into(),
             Self::Bf16(values) => values[..].into(),
+        }
+    }
+
+    pub fn borrow_mut(&mut self) -> FloatsMut<'_> {
+        match self {
+            Self::F32(values) => (&mut values[..]).into(),
+            Self::F16(values) => (&mut values[..]).into(),
+            Self::Bf16(values) => (&mut values[..]).into(),
         }
     }
 
