@@ -184,6 +184,19 @@ fn overflow_is_infinite() {
     }
 }
 
+/// Norm of the error over the norm of the product.
+fn relative_error(problem: &Problem, kernel: Kernel) -> f64 {
+    let reference = problem.reference();
+    let errors = problem
+        .run(kernel)
+        .into_iter()
+        .zip(&reference)
+        .map(|(y, r)| f64::from(y) - r);
+    let error: f64 = errors.map(|error| error * error).sum();
+    let norm: f64 = reference.iter().map(|r| r * r).sum();
+    (error / norm).sqrt()
+}
+
 /// Over many outputs the error is that of one rounding to T: weights rounded to T would show.
 #[test]
 fn norm_wise_error() {
@@ -193,19 +206,24 @@ fn norm_wise_error() {
         (DType::F32, 5e-6),
     ] {
         let problem = Problem::random(Shape::new(4, 1024, 256, 4, 64, dtype), 36);
-        let reference = problem.reference();
         for kernel in [Kernel::Rows, Kernel::Mma, WIDE] {
-            let y = problem.run(kernel);
-            let square = |values: &mut dyn Iterator<Item = f64>| {
-                values.map(|value| value * value).sum::<f64>()
-            };
-            let error = square(&mut y.iter().zip(&reference).map(|(&y, r)| f64::from(y) - r));
-            let norm = square(&mut reference.iter().copied());
-            let relative = (error / norm).sqrt();
+            let error = relative_error(&problem, kernel);
             assert!(
-                relative <= allowed,
-                "{kernel:?}, {dtype:?}: {relative:e} over {allowed:e}"
+                error <= allowed,
+                "{kernel:?}, {dtype:?}: {error:e} over {allowed:e}"
             );
+        }
+    }
+}
+
+/// Long float32 sums: what accumulation alone loses, before any rounding to 16 bits.
+#[test]
+fn norm_wise_error_of_long_sums() {
+    for bits in [3, 4, 8] {
+        let problem = Problem::random(Shape::new(8, 64, 5120, bits, 64, DType::F32), 37);
+        for kernel in [Kernel::Rows, Kernel::Mma, WIDE, NARROW] {
+            let error = relative_error(&problem, kernel);
+            assert!(error <= 5e-6, "{kernel:?}, {bits} bits: {error:e}");
         }
     }
 }
