@@ -5,6 +5,7 @@
 //! has the same bits however many rows stand beside it and however many threads share the work.
 //!
 //! * [`affine`]: `x * W^T` for weights in MLX's affine quantization.
+//! * [`trellis`]: the same for weights in trellis codes.
 //! * [`norm`]: residual addition with RMS norm.
 //! * [`sampling`]: greedy token choice and vocabulary masks.
 //! * [`reference`]: the same in plain `f64`, for tests.
@@ -31,6 +32,7 @@ pub mod reference;
 pub mod sampling;
 mod simd;
 mod threads;
+pub mod trellis;
 
 pub use error::Error;
 pub use execution::Execution;
