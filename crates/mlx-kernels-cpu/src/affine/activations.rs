@@ -44,6 +44,11 @@ impl Activations {
         Self { values, rows, k }
     }
 
+    /// The number of rows.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
     /// The inner width.
     pub(super) fn k(&self) -> usize {
         self.k

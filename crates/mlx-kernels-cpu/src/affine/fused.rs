@@ -1,50 +1,139 @@
 //! Few rows: weights are decoded into registers and used there, by every row at once.
 
 use super::activations::{Activations, chunks};
+use super::output::Columns;
 use super::strip::Strip;
-use crate::simd::Simd;
+use crate::Level;
 use crate::simd::layout::{BLOCK, LANES};
+use crate::simd::{self, Kernel, Simd};
 
-/// How far ahead of the decoder weights are asked for, in words.
-const AHEAD: usize = 256;
+/// The most rows that are multiplied this way: with [`COLUMNS`] outputs their accumulators, and
+/// what decoding needs, fill the registers.
+pub(super) const MOST_ROWS: usize = 4;
 
-/// `ROWS` rows from `first_row` on against `COLUMNS` outputs of `strip` from `column` on.
+/// Outputs at a time.
+const COLUMNS: usize = 4;
+
+/// Words in a cache line.
+const LINE: usize = 16;
+
+/// How far ahead of the decoder weights are asked for at most, in words: what stays in a
+/// first-level cache until it is used.
+const AHEAD: usize = 4096;
+
+/// How far ahead to ask for weights: at the same place of the outputs that come next, or, where
+/// rows are too long for that, a little further on in the row.
+fn ahead(words_per_row: usize, columns: usize) -> usize {
+    let next = words_per_row * columns;
+    if next <= AHEAD { next } else { AHEAD / 16 }
+}
+
+/// All rows of `x`, [`MOST_ROWS`] at most, against every output of `strip`.
+pub(super) fn multiply(level: Level, strip: &Strip<'_>, x: &Activations, y: &Columns) {
+    assert!((1..=MOST_ROWS).contains(&x.rows()), "{} rows", x.rows());
+    simd::enter(level, Product { strip, x, y });
+}
+
+/// All rows against one strip.
+struct Product<'a> {
+    strip: &'a Strip<'a>,
+    x: &'a Activations,
+    y: &'a Columns,
+}
+
+impl Kernel for Product<'_> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        // SAFETY: the caller has the instructions enabled.
+        unsafe {
+            match self.strip.bits {
+                2 => self.with_bits::<S, 2>(),
+                3 => self.with_bits::<S, 3>(),
+                4 => self.with_bits::<S, 4>(),
+                5 => self.with_bits::<S, 5>(),
+                6 => self.with_bits::<S, 6>(),
+                _ => self.with_bits::<S, 8>(),
+            }
+        }
+    }
+}
+
+impl Product<'_> {
+    /// Some outputs at a time for all rows, and what outputs are left one by one.
+    #[inline(always)]
+    unsafe fn with_bits<S: Simd, const BITS: usize>(&self) {
+        let columns = self.strip.columns();
+        let whole = columns / COLUMNS * COLUMNS;
+        // SAFETY: the caller has the instructions enabled; the strip has these outputs, and `x`
+        // these rows.
+        unsafe {
+            for column in (0..whole).step_by(COLUMNS) {
+                match self.x.rows() {
+                    1 => self.write(column, &sums::<S, BITS, 1, COLUMNS>(self, column, 0)),
+                    2 => self.write(column, &sums::<S, BITS, 2, COLUMNS>(self, column, 0)),
+                    3 => self.write(column, &sums::<S, BITS, 3, COLUMNS>(self, column, 0)),
+                    _ => self.write(column, &sums::<S, BITS, 4, COLUMNS>(self, column, 0)),
+                }
+            }
+            for column in whole..columns {
+                for row in 0..self.x.rows() {
+                    let [sum] = sums::<S, BITS, 1, 1>(self, column, row);
+                    self.y.write(row, column, &sum);
+                }
+            }
+        }
+    }
+
+    /// Writes the results of the first rows, from output `column` of the strip on.
+    #[inline(always)]
+    fn write(&self, column: usize, sums: &[[f32; COLUMNS]]) {
+        for (row, sums) in sums.iter().enumerate() {
+            self.y.write(row, column, sums);
+        }
+    }
+}
+
+/// The results of `ROWS` rows from `first_row` on and `OUTPUTS` outputs from `column` on.
 ///
 /// Each sum is one accumulator of 16 lanes that takes the blocks in ascending order, even
 /// positions before odd ones, folded at the end: the order that [`super::tiled`] keeps too.
 ///
 /// # Safety
 ///
-/// The instructions of `S` are enabled. `strip` has the outputs, and `x` the rows and the strip's
+/// The instructions of `S` are enabled. The strip has the outputs, and `x` the rows and the strip's
 /// inner width.
 #[inline(always)]
-pub(super) unsafe fn sums<S: Simd, const BITS: usize, const ROWS: usize, const COLUMNS: usize>(
-    strip: &Strip<'_>,
+unsafe fn sums<S: Simd, const BITS: usize, const ROWS: usize, const OUTPUTS: usize>(
+    product: &Product<'_>,
     column: usize,
-    x: &Activations,
     first_row: usize,
-) -> [[f32; COLUMNS]; ROWS] {
+) -> [[f32; OUTPUTS]; ROWS] {
     // SAFETY: pointers stay within the output's words and groups and the rows' chunks, all of
     // which cover the inner width that the loops run over.
     unsafe {
-        let mut sums = [[S::zero(); COLUMNS]; ROWS];
+        let Product { strip, x, .. } = product;
+        let mut sums = [[S::zero(); OUTPUTS]; ROWS];
         let mut words = strip.words.as_ptr().add(column * strip.words_per_row);
         let mut group = column * strip.groups_per_row;
         let blocks = strip.group_size / BLOCK;
+        let ahead = ahead(strip.words_per_row, OUTPUTS);
         for positions in chunks(x.k()) {
             let mut at = x.chunk(&positions, first_row).as_ptr();
             let width = positions.len();
             for _ in 0..width / strip.group_size {
-                let mut groups = [S::group::<BITS>(0.0, 0.0); COLUMNS];
-                for c in 0..COLUMNS {
+                let mut groups = [S::group::<BITS>(0.0, 0.0); OUTPUTS];
+                for c in 0..OUTPUTS {
                     let index = group + c * strip.groups_per_row;
                     let scale = *strip.scales.get_unchecked(index);
                     groups[c] = S::group::<BITS>(scale, *strip.biases.get_unchecked(index));
+                    let next = words.wrapping_add(c * strip.words_per_row + ahead);
+                    for line in (0..blocks * BITS).step_by(LINE) {
+                        S::prefetch(next.wrapping_add(line));
+                    }
                 }
                 for _ in 0..blocks {
-                    for c in 0..COLUMNS {
+                    for c in 0..OUTPUTS {
                         let block = words.add(c * strip.words_per_row);
-                        S::prefetch(block.wrapping_add(AHEAD));
                         let [even, odd] = S::decode::<BITS>(block, &groups[c]);
                         for r in 0..ROWS {
                             let x = at.add(r * width);
@@ -58,9 +147,9 @@ pub(super) unsafe fn sums<S: Simd, const BITS: usize, const ROWS: usize, const C
                 group += 1;
             }
         }
-        let mut totals = [[0.0; COLUMNS]; ROWS];
+        let mut totals = [[0.0; OUTPUTS]; ROWS];
         for r in 0..ROWS {
-            for c in 0..COLUMNS {
+            for c in 0..OUTPUTS {
                 totals[r][c] = S::sum(sums[r][c]);
             }
         }

@@ -14,6 +14,7 @@
 
 mod activations;
 mod fused;
+mod output;
 mod plan;
 mod problem;
 mod strip;
@@ -21,12 +22,11 @@ mod tiled;
 
 pub use problem::Problem;
 
-use crate::float::SharedFloats;
-use crate::simd::{self, Kernel, Simd};
 use crate::{Error, Execution, Floats, FloatsMut, threads};
 use activations::Activations;
-use plan::Plan;
-use strip::{Strip, Weight};
+use output::Columns;
+use plan::{Path, Plan};
+use strip::Weight;
 
 /// `y = x * W^T` on this machine's best instructions and all its cores.
 ///
@@ -94,136 +94,24 @@ pub fn matmul_with(
         biases,
     };
     let x = Activations::new(x, problem.rows(), problem.k());
-    let result = Output {
-        values: y.shared(),
-        n: problem.n(),
-    };
+    let (y, level) = (y.shared(), execution.level);
     threads::share(
         plan.strips(problem.n()),
         execution.threads,
         plan.effort,
         &|index| {
-            let columns = plan.strip(index, problem.n());
-            weight.with_strip(columns.start, columns.len(), |strip| {
-                tiled::with_workspace(|workspace| {
-                    let first = columns.start;
-                    let product = Product {
-                        strip,
-                        first,
-                        x: &x,
-                        plan: &plan,
-                        result,
-                        workspace,
-                    };
-                    simd::enter(execution.level, product);
-                });
+            let outputs = plan.strip(index, problem.n());
+            // SAFETY: `y` has been checked and stays borrowed, and strips have no output in common.
+            let y = unsafe {
+                Columns::new(y, problem.rows(), problem.n(), outputs.start, outputs.len())
+            };
+            weight.with_strip(outputs.start, outputs.len(), |strip| match plan.path {
+                Path::Fused => fused::multiply(level, strip, &x, &y),
+                Path::Tiled { rows_at_once } => tiled::with_workspace(|workspace| {
+                    tiled::multiply(level, strip, &x, rows_at_once, workspace, &y);
+                }),
             });
         },
     );
     Ok(())
-}
-
-/// The result, for threads that write disjoint columns of it.
-#[derive(Debug, Clone, Copy)]
-struct Output {
-    values: SharedFloats,
-    n: usize,
-}
-
-impl Output {
-    /// Rounds and writes `values` to row `row`, from column `column` on.
-    ///
-    /// # Safety
-    ///
-    /// The row has those columns, and no other thread writes them.
-    unsafe fn write(self, row: usize, column: usize, values: &[f32]) {
-        // SAFETY: as the caller vouches.
-        unsafe { self.values.write(row * self.n + column, values) }
-    }
-}
-
-/// All rows against one strip.
-struct Product<'a> {
-    strip: &'a Strip<'a>,
-    /// The strip's first output.
-    first: usize,
-    x: &'a Activations,
-    plan: &'a Plan,
-    result: Output,
-    workspace: &'a mut tiled::Workspace,
-}
-
-impl Kernel for Product<'_> {
-    #[inline(always)]
-    unsafe fn run<S: Simd>(mut self) {
-        // SAFETY: the caller has the instructions enabled.
-        unsafe {
-            match self.plan.bits {
-                2 => self.with_bits::<S, 2>(),
-                3 => self.with_bits::<S, 3>(),
-                4 => self.with_bits::<S, 4>(),
-                5 => self.with_bits::<S, 5>(),
-                6 => self.with_bits::<S, 6>(),
-                _ => self.with_bits::<S, 8>(),
-            }
-        }
-    }
-}
-
-impl Product<'_> {
-    #[inline(always)]
-    unsafe fn with_bits<S: Simd, const BITS: usize>(&mut self) {
-        // SAFETY: the caller has the instructions enabled.
-        unsafe {
-            match self.plan.rows {
-                1 => self.fused::<S, BITS, 1, 4>(),
-                2 => self.fused::<S, BITS, 2, 4>(),
-                3 => self.fused::<S, BITS, 3, 4>(),
-                4 => self.fused::<S, BITS, 4, 4>(),
-                _ => self.tiled::<S, BITS>(),
-            }
-        }
-    }
-
-    /// `ROWS` rows, all there are, `COLUMNS` outputs at a time and the rest one by one.
-    #[inline(always)]
-    unsafe fn fused<S: Simd, const BITS: usize, const ROWS: usize, const COLUMNS: usize>(&self) {
-        let columns = self.strip.columns();
-        let whole = columns / COLUMNS * COLUMNS;
-        for column in (0..whole).step_by(COLUMNS) {
-            // SAFETY: the strip has these outputs, and its thread alone writes them.
-            unsafe {
-                let sums = fused::sums::<S, BITS, ROWS, COLUMNS>(self.strip, column, self.x, 0);
-                for (row, sums) in sums.iter().enumerate() {
-                    self.result.write(row, self.first + column, sums);
-                }
-            }
-        }
-        for column in whole..columns {
-            // SAFETY: as above.
-            unsafe {
-                let sums = fused::sums::<S, BITS, ROWS, 1>(self.strip, column, self.x, 0);
-                for (row, sums) in sums.iter().enumerate() {
-                    self.result.write(row, self.first + column, sums);
-                }
-            }
-        }
-    }
-
-    /// All rows, some of them at a time.
-    #[inline(always)]
-    unsafe fn tiled<S: Simd, const BITS: usize>(&mut self) {
-        let columns = self.strip.columns();
-        for first in (0..self.plan.rows).step_by(self.plan.rows_at_once) {
-            let rows = first..self.plan.rows.min(first + self.plan.rows_at_once);
-            // SAFETY: `x` has the rows; the strip's thread alone writes its outputs.
-            unsafe {
-                let totals =
-                    tiled::strip_sums::<S, BITS>(self.strip, self.x, rows.clone(), self.workspace);
-                for (row, totals) in rows.zip(totals.chunks_exact(columns)) {
-                    self.result.write(row, self.first, totals);
-                }
-            }
-        }
-    }
 }

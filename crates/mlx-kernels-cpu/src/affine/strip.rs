@@ -19,6 +19,8 @@ pub(super) struct Strip<'a> {
     pub(super) scales: &'a [f32],
     /// As many biases.
     pub(super) biases: &'a [f32],
+    /// Bits a weight.
+    pub(super) bits: usize,
     /// Words of one output.
     pub(super) words_per_row: usize,
     /// Groups of one output.
@@ -68,6 +70,7 @@ impl Weight<'_> {
             words,
             scales,
             biases,
+            bits: self.problem.bits(),
             words_per_row: self.problem.words_per_row(),
             groups_per_row: self.problem.groups_per_row(),
             group_size: self.problem.group_size(),

@@ -5,10 +5,12 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use super::activations::{Activations, CHUNK, chunks};
+use super::output::Columns;
 use super::strip::Strip;
+use crate::Level;
 use crate::aligned::AlignedFloats;
-use crate::simd::Simd;
 use crate::simd::layout::{BLOCK, LANES};
+use crate::simd::{self, Kernel, Simd};
 
 /// Outputs that are multiplied at a time: with some rows as many accumulators as fit in registers.
 const COLUMNS: usize = 4;
@@ -36,21 +38,33 @@ pub(super) fn with_workspace(body: impl FnOnce(&mut Workspace)) {
     WORKSPACE.with_borrow_mut(body);
 }
 
-/// `rows` of `x` against every output of `strip`: `[row][output]`.
+/// All rows of `x` against every output of `strip`, `rows_at_once` at a time.
 ///
 /// A sum is built as in [`super::fused`], operation for operation: between chunks its
 /// accumulator rests in memory, which changes nothing.
-///
-/// # Safety
-///
-/// The instructions of `S` are enabled. `x` has the rows and the strip's inner width.
-#[inline(always)]
-pub(super) unsafe fn strip_sums<'a, S: Simd, const BITS: usize>(
+pub(super) fn multiply(
+    level: Level,
+    strip: &Strip<'_>,
+    x: &Activations,
+    rows_at_once: usize,
+    workspace: &mut Workspace,
+    y: &Columns,
+) {
+    for first in (0..x.rows()).step_by(rows_at_once) {
+        let rows = first..x.rows().min(first + rows_at_once);
+        multiply_rows(level, strip, x, rows, workspace, y);
+    }
+}
+
+/// As [`multiply`], for rows whose accumulators are kept at once.
+fn multiply_rows(
+    level: Level,
     strip: &Strip<'_>,
     x: &Activations,
     rows: Range<usize>,
-    workspace: &'a mut Workspace,
-) -> &'a [f32] {
+    workspace: &mut Workspace,
+    y: &Columns,
+) {
     let columns = strip.columns();
     // The accumulators of all rows and `COLUMNS` outputs.
     let stride = rows.len() * COLUMNS * LANES;
@@ -59,101 +73,145 @@ pub(super) unsafe fn strip_sums<'a, S: Simd, const BITS: usize>(
     workspace.tile.resize(TILE * CHUNK);
     for positions in chunks(x.k()) {
         for first in (0..columns).step_by(TILE) {
-            let outputs = TILE.min(columns - first);
-            for (c, tile) in workspace
-                .tile
-                .chunks_exact_mut(CHUNK)
-                .take(outputs)
-                .enumerate()
-            {
-                // SAFETY: `first + c` is an output of the strip, `positions` one of its chunks.
-                unsafe { decode::<S, BITS>(strip, first + c, &positions, tile) };
-            }
+            let outputs = first..columns.min(first + TILE);
+            let (positions, tile) = (positions.clone(), &mut workspace.tile);
+            let decoding = Decode {
+                strip,
+                outputs,
+                positions: positions.clone(),
+                tile,
+            };
+            simd::enter(level, decoding);
             let sums = &mut workspace.sums[first / COLUMNS * stride..];
-            // SAFETY: the outputs' accumulators begin there, and the positions are decoded.
-            unsafe { multiply::<S>(&workspace.tile, outputs, x, &positions, &rows, sums) };
+            let (rows, tile) = (rows.clone(), &workspace.tile);
+            let outputs = TILE.min(columns - first);
+            simd::enter(
+                level,
+                Multiply {
+                    tile,
+                    outputs,
+                    x,
+                    positions,
+                    rows,
+                    sums,
+                },
+            );
         }
     }
     workspace.totals.resize(rows.len() * columns, 0.0);
-    for (row, totals) in workspace.totals.chunks_exact_mut(columns).enumerate() {
-        for (column, total) in totals.iter_mut().enumerate() {
-            let (index, c) = (column / COLUMNS, column % COLUMNS);
-            let at = index * stride + (row * COLUMNS + c) * LANES;
-            // SAFETY: an accumulator has 16 lanes.
-            *total = unsafe { S::sum(S::load(workspace.sums[at..at + LANES].as_ptr())) };
-        }
+    let (sums, totals) = (&workspace.sums, &mut workspace.totals);
+    simd::enter(
+        level,
+        Fold {
+            sums,
+            stride,
+            columns,
+            totals,
+        },
+    );
+    for (row, totals) in rows.zip(workspace.totals.chunks_exact(columns)) {
+        y.write(row, 0, totals);
     }
-    &workspace.totals
 }
 
-/// Decodes `positions` of output `column`.
-///
-/// # Safety
-///
-/// The instructions of `S` are enabled, and the strip has the output and the positions.
-#[inline(always)]
-unsafe fn decode<S: Simd, const BITS: usize>(
-    strip: &Strip<'_>,
-    column: usize,
-    positions: &Range<usize>,
-    tile: &mut [f32],
-) {
-    let first_word = column * strip.words_per_row + positions.start / BLOCK * BITS;
-    let first_group = column * strip.groups_per_row + positions.start / strip.group_size;
-    // SAFETY: the strip has these words and groups, and a chunk fits in the tile.
-    unsafe {
-        let mut words = strip.words.as_ptr().add(first_word);
-        let mut to = tile.as_mut_ptr();
-        for group in first_group..first_group + positions.len() / strip.group_size {
-            let scale = *strip.scales.get_unchecked(group);
-            let group = S::group::<BITS>(scale, *strip.biases.get_unchecked(group));
-            for _ in 0..strip.group_size / BLOCK {
-                let [even, odd] = S::decode::<BITS>(words, &group);
-                S::store(to, even);
-                S::store(to.add(LANES), odd);
-                words = words.add(BITS);
-                to = to.add(BLOCK);
+/// Decodes a chunk of some outputs into the tile.
+struct Decode<'a> {
+    strip: &'a Strip<'a>,
+    outputs: Range<usize>,
+    positions: Range<usize>,
+    tile: &'a mut [f32],
+}
+
+impl Kernel for Decode<'_> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(mut self) {
+        // SAFETY: the caller has the instructions enabled.
+        unsafe {
+            match self.strip.bits {
+                2 => self.with_bits::<S, 2>(),
+                3 => self.with_bits::<S, 3>(),
+                4 => self.with_bits::<S, 4>(),
+                5 => self.with_bits::<S, 5>(),
+                6 => self.with_bits::<S, 6>(),
+                _ => self.with_bits::<S, 8>(),
             }
         }
     }
 }
 
-/// All rows against a tile of `outputs` outputs, a few rows at a time.
-///
-/// # Safety
-///
-/// The instructions of `S` are enabled. The tile's first `outputs` outputs are decoded at
-/// `positions`, and `sums` begins with their accumulators.
-#[inline(always)]
-unsafe fn multiply<S: Simd>(
-    tile: &[f32],
-    outputs: usize,
-    x: &Activations,
-    positions: &Range<usize>,
-    rows: &Range<usize>,
-    sums: &mut [f32],
-) {
-    let width = positions.len();
-    // Rows are shared out evenly: seven make four and three where six could be taken, not six and
-    // one, since few rows at a time keep the multipliers waiting for loads.
-    let steps = rows.len().div_ceil(S::TILE_ROWS);
-    for step in 0..steps {
-        let first = rows.len() * step / steps;
-        let count = rows.len() * (step + 1) / steps - first;
-        let x = x.chunk(positions, rows.start + first).as_ptr();
-        for index in 0..outputs.div_ceil(COLUMNS) {
-            let tile = tile[index * COLUMNS * CHUNK..].as_ptr();
-            let sums = sums[(index * rows.len() + first) * COLUMNS * LANES..].as_mut_ptr();
-            // SAFETY: `count` rows follow each other in `x` and in `sums`. A group of outputs that
-            // is not full has stale values in the tile, and sums that nobody reads.
+impl Decode<'_> {
+    #[inline(always)]
+    unsafe fn with_bits<S: Simd, const BITS: usize>(&mut self) {
+        let strip = self.strip;
+        let groups = self.positions.len() / strip.group_size;
+        let blocks = strip.group_size / BLOCK;
+        for (column, tile) in self.outputs.clone().zip(self.tile.chunks_exact_mut(CHUNK)) {
+            let word = column * strip.words_per_row + self.positions.start / BLOCK * BITS;
+            let first = column * strip.groups_per_row + self.positions.start / strip.group_size;
+            let scales = &strip.scales[first..first + groups];
+            let biases = &strip.biases[first..first + groups];
+            let words = &strip.words[word..word + groups * blocks * BITS];
+            let weights = &mut tile[..groups * blocks * BLOCK];
+            // SAFETY: the caller has the instructions enabled, and the slices hold `groups` groups
+            // of `blocks` blocks, packed and decoded. What is asked for in advance need not exist.
             unsafe {
-                match count {
-                    6 => multiply_rows::<S, 6>(tile, x, width, sums),
-                    5 => multiply_rows::<S, 5>(tile, x, width, sums),
-                    4 => multiply_rows::<S, 4>(tile, x, width, sums),
-                    3 => multiply_rows::<S, 3>(tile, x, width, sums),
-                    2 => multiply_rows::<S, 2>(tile, x, width, sums),
-                    _ => multiply_rows::<S, 1>(tile, x, width, sums),
+                let (mut words, mut to) = (words.as_ptr(), weights.as_mut_ptr());
+                for (scale, bias) in scales.iter().zip(biases) {
+                    let group = S::group::<BITS>(*scale, *bias);
+                    for _ in 0..blocks {
+                        S::prefetch(words.wrapping_add(TILE * strip.words_per_row));
+                        let [even, odd] = S::decode::<BITS>(words, &group);
+                        S::store(to, even);
+                        S::store(to.add(LANES), odd);
+                        words = words.add(BITS);
+                        to = to.add(BLOCK);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Adds to the accumulators of all rows and of a tile's outputs what a chunk gives.
+struct Multiply<'a> {
+    tile: &'a [f32],
+    outputs: usize,
+    x: &'a Activations,
+    positions: Range<usize>,
+    rows: Range<usize>,
+    sums: &'a mut [f32],
+}
+
+impl Kernel for Multiply<'_> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let (width, rows) = (self.positions.len(), self.rows.len());
+        // Rows are shared out evenly: seven make four and three where six could be taken, not six
+        // and one, since few rows at a time keep the multipliers waiting for loads.
+        let steps = rows.div_ceil(S::TILE_ROWS);
+        for step in 0..steps {
+            let first = rows * step / steps;
+            let count = rows * (step + 1) / steps - first;
+            let x = self
+                .x
+                .chunk(&self.positions, self.rows.start + first)
+                .as_ptr();
+            for index in 0..self.outputs.div_ceil(COLUMNS) {
+                let tile = self.tile[index * COLUMNS * CHUNK..][..COLUMNS * CHUNK].as_ptr();
+                let at = (index * rows + first) * COLUMNS * LANES;
+                let sums = self.sums[at..at + count * COLUMNS * LANES].as_mut_ptr();
+                // SAFETY: the caller has the instructions enabled, and `count` rows follow each
+                // other in `x` and in `sums`. A group of outputs that is not full has stale values
+                // in the tile, and sums that nobody reads.
+                unsafe {
+                    match count {
+                        6 => multiply_registers::<S, 6>(tile, x, width, sums),
+                        5 => multiply_registers::<S, 5>(tile, x, width, sums),
+                        4 => multiply_registers::<S, 4>(tile, x, width, sums),
+                        3 => multiply_registers::<S, 3>(tile, x, width, sums),
+                        2 => multiply_registers::<S, 2>(tile, x, width, sums),
+                        _ => multiply_registers::<S, 1>(tile, x, width, sums),
+                    }
                 }
             }
         }
@@ -170,7 +228,7 @@ unsafe fn multiply<S: Simd>(
 /// The instructions of `S` are enabled. `tile` holds `COLUMNS` outputs of `CHUNK` values, `x`
 /// `ROWS` rows of `width` values, and `sums` `ROWS * COLUMNS` accumulators.
 #[inline(always)]
-unsafe fn multiply_rows<S: Simd, const ROWS: usize>(
+unsafe fn multiply_registers<S: Simd, const ROWS: usize>(
     tile: *const f32,
     x: *const f32,
     width: usize,
@@ -202,6 +260,29 @@ unsafe fn multiply_rows<S: Simd, const ROWS: usize>(
                 for c in 0..COLUMNS {
                     S::store_register(sums.add((r * COLUMNS + c) * LANES), held[r][c]);
                 }
+            }
+        }
+    }
+}
+
+/// Folds the accumulators, `stride` floats for each `COLUMNS` outputs, into results.
+struct Fold<'a> {
+    sums: &'a [f32],
+    stride: usize,
+    columns: usize,
+    totals: &'a mut [f32],
+}
+
+impl Kernel for Fold<'_> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        for (row, totals) in self.totals.chunks_exact_mut(self.columns).enumerate() {
+            for (column, total) in totals.iter_mut().enumerate() {
+                let (index, c) = (column / COLUMNS, column % COLUMNS);
+                let at = index * self.stride + (row * COLUMNS + c) * LANES;
+                let sums = &self.sums[at..at + LANES];
+                // SAFETY: the caller has the instructions enabled; an accumulator has 16 lanes.
+                *total = unsafe { S::sum(S::load(sums.as_ptr())) };
             }
         }
     }
