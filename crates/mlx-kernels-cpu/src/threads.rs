@@ -5,7 +5,8 @@
 //! run is not waited for, so that a busy core costs its own share and nothing more.
 //!
 //! Helpers are started once and stay. After a job they look out for the next one for a short
-//! while, since products tend to follow each other, and then sleep. Small jobs wake nobody.
+//! while, since products tend to follow each other, and then sleep. [`Pace`] decides whether a
+//! job is worth waking them for, and whether to leave them out because others need the cores.
 
 use std::cell::UnsafeCell;
 use std::hint;
@@ -14,19 +15,17 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, TryLockError};
 use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::execution::cores;
 
+mod pace;
+
+use pace::{LOOKOUT, Pace};
+
 /// Effort, in multiply-adds, below which a job stays on its thread: passing a part to a helper
-/// that is looking out costs about a microsecond, in which a core does some ten thousand.
-const ALONE_BELOW: usize = 200_000;
-
-/// Effort below which sleeping helpers are left asleep: waking one takes tens of microseconds.
-const WAKE_FROM: usize = 1_500_000;
-
-/// How long a helper looks out for another job before it sleeps.
-const LOOKOUT: Duration = Duration::from_micros(100);
+/// that is looking out costs about a microsecond, in which a core does some fifty thousand.
+const ALONE_BELOW: usize = 400_000;
 
 /// The bit of [`Pool::state`] that says that helpers may join; those below it count who has.
 const OPEN: u32 = 1 << 31;
@@ -41,7 +40,7 @@ struct Job {
 /// Helpers, and the job they share with the caller.
 struct Pool {
     /// Held by the caller whose job is on.
-    caller: Mutex<()>,
+    caller: Mutex<Pace>,
     /// Whether the job is open to helpers, and how many are in it.
     state: AtomicU32,
     /// How many more may join.
@@ -84,7 +83,7 @@ pub(crate) fn share(
     body: &(dyn Fn(usize) + Sync),
 ) {
     let alone = parts < 2 || threads.get() < 2 || effort < ALONE_BELOW || cores().get() < 2;
-    if alone || !pool().run(parts, threads.get() - 1, effort >= WAKE_FROM, body) {
+    if alone || !pool().run(parts, threads.get() - 1, effort, body) {
         (0..parts).for_each(body);
     }
 }
@@ -92,7 +91,7 @@ pub(crate) fn share(
 /// The process's pool, with its helpers running.
 fn pool() -> &'static Pool {
     static POOL: Pool = Pool {
-        caller: Mutex::new(()),
+        caller: Mutex::new(Pace::new()),
         state: AtomicU32::new(0),
         places: AtomicUsize::new(0),
         epoch: AtomicUsize::new(0),
@@ -121,13 +120,24 @@ fn start_helper(pool: &'static Pool) -> Option<Helper> {
 }
 
 impl Pool {
-    /// Runs a job with up to `helpers` helpers; false, with nothing done, if another is on.
-    fn run(&self, parts: usize, helpers: usize, wake: bool, body: &(dyn Fn(usize) + Sync)) -> bool {
-        let _caller = match self.caller.try_lock() {
+    /// Runs a job with up to `helpers` helpers; false, with nothing done, if another is on or
+    /// helpers are better left out.
+    fn run(
+        &self,
+        parts: usize,
+        helpers: usize,
+        effort: usize,
+        body: &(dyn Fn(usize) + Sync),
+    ) -> bool {
+        let mut pace = match self.caller.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return false,
         };
+        let start = Instant::now();
+        if pace.is_pausing(start) {
+            return false;
+        }
         // SAFETY: only the lifetime changes. `Closing` ends the job before this function returns
         // or unwinds, and nobody reaches `body` after that.
         let body: *const (dyn Fn(usize) + Sync) = unsafe {
@@ -142,7 +152,7 @@ impl Pool {
         let closing = Closing(self);
         self.state.store(OPEN, Ordering::Release);
         self.epoch.fetch_add(1, Ordering::SeqCst);
-        if wake {
+        if pace.is_worth_waking(start, effort) {
             for helper in self.helpers.get().into_iter().flatten().take(helpers) {
                 if helper.asleep.swap(false, Ordering::SeqCst) {
                     helper.thread.unpark();
@@ -150,7 +160,9 @@ impl Pool {
             }
         }
         self.work(job);
+        let done = Instant::now();
         drop(closing);
+        pace.finished(done, Instant::now());
         assert!(
             !self.panicked.load(Ordering::Relaxed),
             "a part of a shared computation panicked"
@@ -269,6 +281,9 @@ impl Drop for Closing<'_> {
 mod tests {
     use super::*;
 
+    /// Effort that is worth every helper.
+    const LARGE: usize = usize::MAX;
+
     /// Runs `parts` parts on `threads` threads and counts how often each was done.
     fn counts(parts: usize, threads: usize, effort: usize) -> Vec<usize> {
         let counts: Vec<_> = (0..parts).map(|_| AtomicUsize::new(0)).collect();
@@ -281,7 +296,7 @@ mod tests {
 
     #[test]
     fn every_part_is_done_once() {
-        for effort in [0, ALONE_BELOW, WAKE_FROM] {
+        for effort in [0, ALONE_BELOW, LARGE] {
             for parts in [0, 1, 2, 3, 100] {
                 for threads in [1, 2, 64] {
                     assert_eq!(counts(parts, threads, effort), vec![1; parts]);
@@ -296,7 +311,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..500 {
-                        assert_eq!(counts(7, 8, WAKE_FROM), [1; 7]);
+                        assert_eq!(counts(7, 8, LARGE), [1; 7]);
                     }
                 });
             }
@@ -306,8 +321,8 @@ mod tests {
     #[test]
     fn a_job_inside_a_job_is_done() {
         let total = AtomicUsize::new(0);
-        share(4, cores(), WAKE_FROM, &|_| {
-            total.fetch_add(counts(5, 8, WAKE_FROM).iter().sum(), Ordering::Relaxed);
+        share(4, cores(), LARGE, &|_| {
+            total.fetch_add(counts(5, 8, LARGE).iter().sum(), Ordering::Relaxed);
         });
         assert_eq!(total.into_inner(), 20);
     }
@@ -315,11 +330,11 @@ mod tests {
     #[test]
     fn a_panic_reaches_the_caller_and_the_pool_lives_on() {
         let result = panic::catch_unwind(|| {
-            share(64, cores(), WAKE_FROM, &|part| {
+            share(64, cores(), LARGE, &|part| {
                 assert!(part != 33, "part 33 fails");
             });
         });
         assert!(result.is_err());
-        assert_eq!(counts(16, 8, WAKE_FROM), [1; 16]);
+        assert_eq!(counts(16, 8, LARGE), [1; 16]);
     }
 }

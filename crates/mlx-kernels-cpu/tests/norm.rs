@@ -50,7 +50,7 @@ fn the_norm_is_rounded_before_the_weight() {
             0.0,
         )
         .expect("valid arrays");
-        let factor = 1.0 / ((x[0] * x[0] + x[1] * x[1]) / 2.0_f32).sqrt();
+        let factor = 1.0 / f32::midpoint(x[0] * x[0], x[1] * x[1]).sqrt();
         let twice = bf16::from_f32(weight.to_f32() * bf16::from_f32(x[1] * factor).to_f32());
         let once = bf16::from_f32(weight.to_f32() * (x[1] * factor));
         assert_eq!(y[1], twice.to_f32());
