@@ -4,9 +4,10 @@
 //!
 //! A step of the recursion over 4096 states is 256 AVX-512 (512 AVX2) groups of a subtraction, a fused multiply-add
 //! and a minimum, with one load each: arithmetic on both vector ports bounds it, at 384 (768) cycles; the tables and
-//! two cost vectors stay in the first cache. An encoding takes 1.5 steps per weight ([`ScaleSearch::Fast`]), 2.5
-//! ([`ScaleSearch::Balanced`]) or 7.5 ([`ScaleSearch::Thorough`]) at k of 3 and more. The example `encode_rate` prints
-//! weights per second and core, and the error.
+//! two cost vectors stay in the first cache. An encoding takes 1.5 steps per weight ([`ScaleSearch::Fast`]), about 2.2
+//! ([`ScaleSearch::Balanced`]; 2.5 for rows of one block) or 7.5
+//! ([`ScaleSearch::Thorough`]) at k of 3 and more. The example `encode_rate` prints weights per second and core, and the
+//! error.
 //!
 //! Memory per core: `4 (T + 1) 2^(L-k)` bytes of costs (0.5 MB at k = 3, L = 12, T = 256; 2 MB at k = 1) and 12 bytes
 //! for each weight of a row.
@@ -42,8 +43,8 @@ pub enum ScaleSearch {
     /// The scale that a model of the code's error predicts from the distribution of the row's magnitudes; after the
     /// encoding, the least-squares fit to the states.
     Fast,
-    /// Three candidates around the prediction, compared by the windows that decide the seams of the blocks (half of
-    /// the row's weights); then as `Fast`.
+    /// Three candidates around the prediction, compared by the windows that decide the seams of the blocks: half of the
+    /// weights of every other block. Then as `Fast`.
     #[default]
     Balanced,
     /// Five candidates around the prediction, each encoded and fitted; the best is kept.

@@ -263,25 +263,65 @@ pub(crate) fn trace_back(
     first: usize,
     states: &mut [u16],
 ) -> usize {
-    let (bits, symbols, overlaps) = (
-        trellis.format.bits(),
-        trellis.format.symbols(),
-        trellis.format.overlaps(),
-    );
+    let (bits, overlaps) = (trellis.format.bits(), trellis.format.overlaps());
     let mut overlap = end;
     for t in (first..samples.len()).rev() {
         let best = &history.0[t * overlaps..(t + 1) * overlaps];
-        let (mut state, mut least) = (overlap, f32::INFINITY);
-        for m in 0..symbols {
-            let n = overlap + m * overlaps;
-            let off = samples[t] - trellis.values[n];
-            let cost = off.mul_add(off, best[n >> bits]);
-            if cost <= least {
-                (state, least) = (n, cost);
-            }
-        }
+        let (sample, values) = (samples[t], &trellis.values[..]);
+        let state = match bits {
+            1 => predecessor::<2>(values, best, sample, overlap),
+            2 => predecessor::<4>(values, best, sample, overlap),
+            3 => predecessor::<8>(values, best, sample, overlap),
+            4 => predecessor::<16>(values, best, sample, overlap),
+            _ => predecessor_of_many(values, best, sample, overlap),
+        };
         states[t - first] = state as u16;
         overlap = state >> bits;
     }
     overlap
+}
+
+/// The best of the `N = 2^k` states with the lower bits `overlap` to be in at a sample; the last among equals. Without
+/// branches: which one it is cannot be predicted.
+#[inline(always)]
+fn predecessor<const N: usize>(values: &[f32], best: &[f32], sample: f32, overlap: usize) -> usize {
+    let overlaps = best.len();
+    let costs: [f32; N] = std::array::from_fn(|m| {
+        let state = overlap + m * overlaps;
+        let off = sample - values[state];
+        off.mul_add(off, best[state / N])
+    });
+    let mut least = costs;
+    let mut half = N / 2;
+    while half > 0 {
+        for i in 0..half {
+            least[i] = if least[i + half] < least[i] {
+                least[i + half]
+            } else {
+                least[i]
+            };
+        }
+        half /= 2;
+    }
+    let mut chosen = 0;
+    for (m, cost) in costs.iter().enumerate() {
+        chosen = if *cost <= least[0] { m } else { chosen };
+    }
+    overlap + chosen * overlaps
+}
+
+/// As [`predecessor`], for widths of so many candidates that a new least one becomes rare.
+#[inline(always)]
+fn predecessor_of_many(values: &[f32], best: &[f32], sample: f32, overlap: usize) -> usize {
+    let overlaps = best.len();
+    let bits = (values.len() / overlaps).trailing_zeros();
+    let (mut chosen, mut least) = (overlap, f32::INFINITY);
+    for state in (overlap..values.len()).step_by(overlaps) {
+        let off = sample - values[state];
+        let cost = off.mul_add(off, best[state >> bits]);
+        if cost <= least {
+            (chosen, least) = (state, cost);
+        }
+    }
+    chosen
 }
