@@ -34,6 +34,19 @@ impl Format {
         Ok(format)
     }
 
+    /// The format for a coded dimension of `cols` weights: blocks of 256 where they divide it, else of the largest
+    /// smaller multiple of 32 that does. The error grows as blocks shrink.
+    ///
+    /// # Errors
+    /// As [`Format::new`]; [`Error::PartialBlock`] when not even blocks of 32 divide `cols`.
+    pub fn fitting(bits: u32, state_bits: u32, cols: usize) -> Result<Self> {
+        let mut blocks = (32..=DEFAULT_BLOCK).rev().step_by(32);
+        match blocks.find(|block| cols > 0 && cols.is_multiple_of(*block)) {
+            Some(block) => Self::new(bits, state_bits, block),
+            None => Err(Error::PartialBlock { cols, block: 32 }),
+        }
+    }
+
     /// As [`Format::new`] without the check of `T * k`, for callers whose order of checks differs.
     pub(crate) fn with_any_block(bits: u32, state_bits: u32, block: usize) -> Result<Self> {
         if !(1..=MAX_BITS).contains(&bits) {
@@ -122,6 +135,23 @@ mod tests {
             assert_eq!(format.words_per_block(), 8 * bits as usize);
             assert_eq!(format.overlaps() * format.symbols(), format.states());
         }
+    }
+
+    #[test]
+    fn blocks_fit_the_coded_dimension() {
+        let block = |cols| Format::fitting(3, 12, cols).map(|format| format.block());
+        assert_eq!(
+            [block(5120), block(576), block(1536), block(160), block(32)].map(Result::unwrap),
+            [256, 192, 256, 160, 32]
+        );
+        assert_eq!(
+            block(48),
+            Err(Error::PartialBlock {
+                cols: 48,
+                block: 32
+            })
+        );
+        assert_eq!(block(0), Err(Error::PartialBlock { cols: 0, block: 32 }));
     }
 
     #[test]
