@@ -16,8 +16,8 @@ use crate::weight::{QuantizedWeight, Weight};
 pub(crate) struct Checkpoint {
     pub(crate) config: ModelConfig,
     tensors: HashMap<String, Array>,
-    /// Element type that floating-point tensors are converted to; `None` leaves them.
-    dtype: Option<Dtype>,
+    /// Element type that floating-point tensors are converted to.
+    pub(crate) dtype: Dtype,
 }
 
 impl Checkpoint {
@@ -44,6 +44,13 @@ impl Checkpoint {
             .eos_tokens
             .extend(crate::config::eos_tokens(&generation));
         let tensors = Folder::open(path)?.load_tensors()?;
+        // Norms and scales may be held wider: what most numbers are in is the file's dtype.
+        let stored = ["model.embed_tokens.scales", "model.embed_tokens.weight"]
+            .iter()
+            .find_map(|name| tensors.get(*name))
+            .map(Array::dtype)
+            .filter(|dtype| is_supported(*dtype));
+        let dtype = dtype.or(stored).unwrap_or(Dtype::Float32);
         Ok(Self {
             config,
             tensors,
@@ -62,10 +69,11 @@ impl Checkpoint {
             config = config.with_rope_scaling(RopeScaling::Factors(factors))?;
         }
         // GGUF keeps norms in float32 whatever the rest is in: its scales' float16 decides.
+        let dtype = dtype.unwrap_or(Dtype::Float16);
         Ok(Self {
             config,
             tensors,
-            dtype: dtype.or(Some(Dtype::Float16)),
+            dtype,
         })
     }
 
@@ -125,18 +133,24 @@ impl Checkpoint {
 
     fn convert(&self, name: &str, tensor: Array) -> Result<Array> {
         let found = tensor.dtype();
-        if !matches!(found, Dtype::Float32 | Dtype::Float16 | Dtype::Bfloat16) {
+        if !is_supported(found) {
             return Err(ModelError::TensorDtype {
                 name: name.into(),
                 found: format!("{found:?}"),
                 expected: "float32, float16 or bfloat16",
             });
         }
-        match self.dtype {
-            Some(dtype) if dtype != found => Ok(tensor.as_dtype(dtype)?),
-            _ => Ok(tensor),
+        if found == self.dtype {
+            Ok(tensor)
+        } else {
+            Ok(tensor.as_dtype(self.dtype)?)
         }
     }
+}
+
+/// Whether activations may be of this dtype.
+pub(crate) fn is_supported(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::Float32 | Dtype::Float16 | Dtype::Bfloat16)
 }
 
 fn check_declared(

@@ -169,7 +169,7 @@ impl<'a> Generator<'a> {
         let unreadable =
             |error: &dyn std::fmt::Display| ModelError::invalid("logits", error, "readable values");
         if self.sampler.is_greedy() {
-            let token = self.pass.kernels.argmax(&self.logits)?;
+            let token = self.pass.kernels.greedy_token(&self.logits)?;
             return token
                 .try_item_exact::<u32>()
                 .map_err(|error| unreadable(&error));

@@ -2,6 +2,7 @@
 
 mod dense;
 mod extension;
+mod float64;
 mod stock;
 
 pub use dense::Dense;
@@ -53,11 +54,13 @@ pub trait Kernels {
         Ok((sum, normed))
     }
 
-    /// Index of each row's largest logit, uint32, the first of equals: `[.., vocabulary]` to `[..]`.
+    /// The greedy token of each row, uint32: `[.., vocabulary]` to `[..]`. It is the first of the
+    /// largest log-probabilities, which are rounded to the logits' dtype before they are compared.
     ///
     /// # Errors
     /// Any error of the kernel or of MLX.
-    fn argmax(&self, logits: &Array) -> Result<Array> {
-        Ok(indexing::argmax_axis(logits, -1, false)?)
+    fn greedy_token(&self, logits: &Array) -> Result<Array> {
+        let log_probabilities = logits.subtract(logits.logsumexp_axis(-1, true)?)?;
+        Ok(indexing::argmax_axis(log_probabilities, -1, false)?)
     }
 }

@@ -7,7 +7,7 @@ use mlx_rs::transforms::eval;
 use mlx_rs::{Array, Dtype};
 
 use crate::cache::KvCache;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, is_supported};
 use crate::config::{ModelConfig, QuantizationScheme};
 use crate::error::{ModelError, Result};
 use crate::layers::{Block, Embedding, Linear, Pass, Residual, Rope};
@@ -40,7 +40,7 @@ impl Model {
     /// A [`ModelError`] that names the file, key or tensor at fault.
     pub fn load(path: &Path, options: LoadOptions) -> Result<Self> {
         if let Some(dtype) = options.dtype
-            && !matches!(dtype, Dtype::Float32 | Dtype::Float16 | Dtype::Bfloat16)
+            && !is_supported(dtype)
         {
             let found = format!("{dtype:?}");
             return Err(ModelError::invalid(
@@ -60,7 +60,7 @@ impl Model {
             .collect::<Result<Vec<_>>>()?;
         let final_norm = checkpoint.float("model.norm.weight", &[hidden])?;
         let head = load_head(&mut checkpoint, &mut config, &embedding)?;
-        let dtype = options.dtype.unwrap_or_else(|| final_norm.dtype());
+        let dtype = checkpoint.dtype;
         let model = Self {
             config,
             dtype,

@@ -5,43 +5,54 @@ use std::collections::HashMap;
 
 use mlx_rs::{Array, Dtype};
 
-use super::{Kernels, Product};
+use super::{Kernels, Product, float64};
 use crate::error::Result;
 use crate::weight::QuantizedWeight;
 
-/// Dequantizes each matrix to float32 and multiplies in float32; the result is rounded to the
+/// Dequantizes each matrix to float32, once, and multiplies with it; the result is rounded to the
 /// activations' dtype. What the other kernels approximate.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Dense {
-    /// Dequantized matrices by [`QuantizedWeight::id`], where they are kept.
-    kept: Option<RefCell<HashMap<u64, Array>>>,
+    sums: Sums,
+    /// Dequantized matrices by [`QuantizedWeight::id`]: 4 bytes of memory a weight.
+    kept: RefCell<HashMap<u64, Array>>,
+}
+
+/// Where, and how precisely, products are summed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sums {
+    Float64,
+    Device,
 }
 
 impl Dense {
-    /// Dequantizes each matrix once and keeps it: 4 bytes of memory per weight.
+    /// Sums in float64, on the CPU. Only this is nearer the truth than every float32 kernel: a
+    /// plain float32 product has rounding errors of the same size as theirs.
     #[must_use]
-    pub fn keeping() -> Self {
+    pub fn float64() -> Self {
         Self {
-            kept: Some(RefCell::default()),
+            sums: Sums::Float64,
+            kept: RefCell::default(),
         }
     }
 
-    /// Dequantizes each matrix whenever it is used.
+    /// MLX's float32 product, on its device: for activations of 16 bits, whose own rounding is far
+    /// larger than that of float32 sums.
     #[must_use]
-    pub fn streaming() -> Self {
-        Self { kept: None }
+    pub fn device() -> Self {
+        Self {
+            sums: Sums::Device,
+            kept: RefCell::default(),
+        }
     }
 
     fn matrix(&self, weight: &QuantizedWeight) -> Result<Array> {
-        let Some(kept) = &self.kept else {
-            return weight.dequantize();
-        };
-        if let Some(matrix) = kept.borrow().get(&weight.id()) {
+        if let Some(matrix) = self.kept.borrow().get(&weight.id()) {
             return Ok(matrix.clone());
         }
         let matrix = weight.dequantize()?;
         matrix.eval()?;
-        kept.borrow_mut().insert(weight.id(), matrix.clone());
+        self.kept.borrow_mut().insert(weight.id(), matrix.clone());
         Ok(matrix)
     }
 }
@@ -52,12 +63,15 @@ impl Kernels for Dense {
     }
 
     fn quantized_matmul(&self, x: &Array, weight: &QuantizedWeight) -> Result<Product> {
-        let product = x
-            .as_dtype(Dtype::Float32)?
-            .matmul(self.matrix(weight)?.t())?;
+        let matrix = self.matrix(weight)?;
+        let wide = x.as_dtype(Dtype::Float32)?;
+        let (product, kernel) = match self.sums {
+            Sums::Float64 => (float64::matmul(&wide, &matrix)?, "float64 sums"),
+            Sums::Device => (wide.matmul(matrix.t())?, "mlx float32 matmul"),
+        };
         Ok(Product {
             output: product.as_dtype(x.dtype())?,
-            kernel: "float32 matmul".into(),
+            kernel: kernel.into(),
         })
     }
 }

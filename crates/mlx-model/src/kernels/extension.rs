@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mlx_kernels::affine::{self, Plan};
-use mlx_kernels::{Context, with_context};
+use mlx_kernels::{Context, norm, sampling, with_context};
 use mlx_rs::Array;
 
 use super::{Kernels, Product};
@@ -47,11 +47,31 @@ impl Kernels for Extension {
         })?;
         let kernel = match planned.plan {
             Plan::Stock => "mlx quantized_matmul".into(),
+            Plan::Cpu => "cpu simd".into(),
             plan => format!("{plan} ({})", self.name()).into(),
         };
         Ok(Product {
             output: planned.result.as_dtype(x.dtype())?,
             kernel,
         })
+    }
+
+    fn add_rms_norm(
+        &self,
+        x: &Array,
+        residual: &Array,
+        weight: &Array,
+        eps: f32,
+    ) -> Result<(Array, Array)> {
+        let sum = with_context(&self.context, || {
+            norm::add_rms_norm(residual, x, weight, eps)
+        })?;
+        Ok((sum.residual, sum.normalized))
+    }
+
+    fn greedy_token(&self, logits: &Array) -> Result<Array> {
+        Ok(with_context(&self.context, || {
+            sampling::normalized_argmax(logits)
+        })?)
     }
 }

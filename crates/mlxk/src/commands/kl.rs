@@ -65,7 +65,7 @@ pub struct Args {
 enum Baseline {
     /// The same weights under MLX's own operations
     Stock,
-    /// The same weights dequantized to float32, and plain products
+    /// The same weights dequantized to float32, and plain products (summed in float64 on the CPU)
     Dense,
     /// The file's weights before --requantize, dequantized to float32
     Original,
@@ -174,8 +174,8 @@ impl ArmPlan {
         Self {
             baseline: args.baseline,
             reference: !args.no_reference,
-            dense: Dense::keeping(),
-            original: Dense::keeping(),
+            dense: dense(context),
+            original: dense(context),
             extension: Extension::new(context.clone()),
         }
     }
@@ -200,6 +200,15 @@ impl ArmPlan {
             }
         }
         (arms, pairs)
+    }
+}
+
+/// The reference for a back end: float64 sums where they would have to be on the CPU anyhow.
+fn dense(context: &Context) -> Dense {
+    if context.backend().is_gpu() {
+        Dense::device()
+    } else {
+        Dense::float64()
     }
 }
 
