@@ -54,11 +54,10 @@ impl Activations {
         self.k
     }
 
-    /// The chunk of one row that holds `positions`, one of [`chunks`].
+    /// The chunk at `positions`, one of [`chunks`], of `row` and the rows after it.
     pub(super) fn chunk(&self, positions: &Range<usize>, row: usize) -> &[f32] {
-        let width = positions.len();
-        let at = positions.start * self.rows + row * width;
-        &self.values[at..at + width]
+        let at = positions.start * self.rows + row * positions.len();
+        &self.values[at..positions.end * self.rows]
     }
 }
 

@@ -7,12 +7,12 @@ use crate::Level;
 use crate::simd::layout::{BLOCK, LANES};
 use crate::simd::{self, Kernel, Simd};
 
-/// The most rows that are multiplied this way: with [`COLUMNS`] outputs their accumulators, and
+/// The most rows that are multiplied this way: with four outputs their accumulators, and
 /// what decoding needs, fill the registers.
 pub(super) const MOST_ROWS: usize = 4;
 
-/// Outputs at a time.
-const COLUMNS: usize = 4;
+/// Blocks in a group, where they are not known beforehand.
+const ANY: usize = 0;
 
 /// Words in a cache line.
 const LINE: usize = 16;
@@ -59,36 +59,58 @@ impl Kernel for Product<'_> {
 }
 
 impl Product<'_> {
-    /// Some outputs at a time for all rows, and what outputs are left one by one.
+    /// As many outputs at a time as there are registers for: an accumulator takes one where a
+    /// register has 16 lanes, else several.
     #[inline(always)]
     unsafe fn with_bits<S: Simd, const BITS: usize>(&self) {
-        let columns = self.strip.columns();
-        let whole = columns / COLUMNS * COLUMNS;
-        // SAFETY: the caller has the instructions enabled; the strip has these outputs, and `x`
-        // these rows.
+        let narrow = S::REGISTER < LANES;
+        // SAFETY: the caller has the instructions enabled, and the group sizes are as said.
         unsafe {
-            for column in (0..whole).step_by(COLUMNS) {
-                match self.x.rows() {
-                    1 => self.write(column, &sums::<S, BITS, 1, COLUMNS>(self, column, 0)),
-                    2 => self.write(column, &sums::<S, BITS, 2, COLUMNS>(self, column, 0)),
-                    3 => self.write(column, &sums::<S, BITS, 3, COLUMNS>(self, column, 0)),
-                    _ => self.write(column, &sums::<S, BITS, 4, COLUMNS>(self, column, 0)),
-                }
-            }
-            for column in whole..columns {
-                for row in 0..self.x.rows() {
-                    let [sum] = sums::<S, BITS, 1, 1>(self, column, row);
-                    self.y.write(row, column, &sum);
-                }
+            match (self.x.rows(), narrow) {
+                // A single row decodes for itself alone; there it pays to know the group size.
+                (1, _) => match self.strip.group_size {
+                    32 => self.with_tile::<S, BITS, 1, 4, 1>(),
+                    64 => self.with_tile::<S, BITS, 1, 4, 2>(),
+                    _ => self.with_tile::<S, BITS, 1, 4, 4>(),
+                },
+                (2, false) => self.with_tile::<S, BITS, 2, 4, ANY>(),
+                (3, false) => self.with_tile::<S, BITS, 3, 4, ANY>(),
+                (_, false) => self.with_tile::<S, BITS, 4, 4, ANY>(),
+                (2, true) => self.with_tile::<S, BITS, 2, 2, ANY>(),
+                (3, true) => self.with_tile::<S, BITS, 3, 1, ANY>(),
+                (_, true) => self.with_tile::<S, BITS, 4, 1, ANY>(),
             }
         }
     }
 
-    /// Writes the results of the first rows, from output `column` of the strip on.
+    /// All `ROWS` rows, `OUTPUTS` outputs at a time, and what outputs are left one by one.
     #[inline(always)]
-    fn write(&self, column: usize, sums: &[[f32; COLUMNS]]) {
-        for (row, sums) in sums.iter().enumerate() {
-            self.y.write(row, column, sums);
+    unsafe fn with_tile<
+        S: Simd,
+        const BITS: usize,
+        const ROWS: usize,
+        const OUTPUTS: usize,
+        const BLOCKS: usize,
+    >(
+        &self,
+    ) {
+        let columns = self.strip.columns();
+        let whole = columns / OUTPUTS * OUTPUTS;
+        // SAFETY: the caller has the instructions enabled; the strip has these outputs, and `x`
+        // these rows.
+        unsafe {
+            for column in (0..whole).step_by(OUTPUTS) {
+                let sums = sums::<S, BITS, ROWS, OUTPUTS, BLOCKS>(self, column, 0);
+                for (row, sums) in sums.iter().enumerate() {
+                    self.y.write(row, column, sums);
+                }
+            }
+            for column in whole..columns {
+                for row in 0..ROWS {
+                    let [sum] = sums::<S, BITS, 1, 1, ANY>(self, column, row);
+                    self.y.write(row, column, &sum);
+                }
+            }
         }
     }
 }
@@ -101,9 +123,15 @@ impl Product<'_> {
 /// # Safety
 ///
 /// The instructions of `S` are enabled. The strip has the outputs, and `x` the rows and the strip's
-/// inner width.
+/// inner width. A group has `BLOCKS` blocks, if that is not [`ANY`].
 #[inline(always)]
-unsafe fn sums<S: Simd, const BITS: usize, const ROWS: usize, const OUTPUTS: usize>(
+unsafe fn sums<
+    S: Simd,
+    const BITS: usize,
+    const ROWS: usize,
+    const OUTPUTS: usize,
+    const BLOCKS: usize,
+>(
     product: &Product<'_>,
     column: usize,
     first_row: usize,
@@ -115,12 +143,16 @@ unsafe fn sums<S: Simd, const BITS: usize, const ROWS: usize, const OUTPUTS: usi
         let mut sums = [[S::zero(); OUTPUTS]; ROWS];
         let mut words = strip.words.as_ptr().add(column * strip.words_per_row);
         let mut group = column * strip.groups_per_row;
-        let blocks = strip.group_size / BLOCK;
+        let blocks = if BLOCKS == ANY {
+            strip.group_size / BLOCK
+        } else {
+            BLOCKS
+        };
         let ahead = ahead(strip.words_per_row, OUTPUTS);
         for positions in chunks(x.k()) {
             let mut at = x.chunk(&positions, first_row).as_ptr();
             let width = positions.len();
-            for _ in 0..width / strip.group_size {
+            for _ in 0..width / (blocks * BLOCK) {
                 let mut groups = [S::group::<BITS>(0.0, 0.0); OUTPUTS];
                 for c in 0..OUTPUTS {
                     let index = group + c * strip.groups_per_row;

@@ -245,14 +245,14 @@ unsafe fn multiply_registers<S: Simd, const ROWS: usize>(
                 }
             }
             for at in (0..width).step_by(LANES) {
-                let mut w = [held[0][0]; COLUMNS];
-                for c in 0..COLUMNS {
-                    w[c] = S::load_register(tile.add(c * CHUNK + at));
-                }
+                let mut values = [held[0][0]; ROWS];
                 for r in 0..ROWS {
-                    let x = S::load_register(x.add(r * width + at));
-                    for c in 0..COLUMNS {
-                        held[r][c] = S::mul_add_registers(w[c], x, held[r][c]);
+                    values[r] = S::load_register(x.add(r * width + at));
+                }
+                for c in 0..COLUMNS {
+                    let weights = S::load_register(tile.add(c * CHUNK + at));
+                    for r in 0..ROWS {
+                        held[r][c] = S::mul_add_registers(weights, values[r], held[r][c]);
                     }
                 }
             }

@@ -98,7 +98,7 @@ mod tests {
             pace.finished(now, now + STALL);
             now += STALL;
             let pause = Duration::from_millis(pause);
-            assert!(pace.is_pausing(now) && pace.is_pausing(now + pause - SOON));
+            assert!(pace.is_pausing(now) && pace.is_pausing(now + pause.saturating_sub(SOON)));
             now += pause;
         }
         for _ in 0..CALM {
