@@ -1,8 +1,9 @@
 //! Residual addition with RMS norm.
 
-use mlx_op::{Backend, KernelDevice, Launch, OutputSpec};
+use mlx_op::{Backend, HostError, HostOp, KernelDevice, Launch, OutputSpec};
 use mlx_rs::{Array, Dtype, ops};
 
+use crate::host::{floats, floats_mut};
 use crate::kernels::{CachedKernel, template};
 use crate::{Context, Error, shaders};
 
@@ -50,7 +51,7 @@ pub fn add_rms_norm(
         .product();
     match context.backend() {
         _ if rows == 0 => stock(x, update, weight, eps),
-        Backend::Cpu => stock(x, update, weight, eps),
+        Backend::Cpu => host(x, update, weight, eps),
         Backend::Metal | Backend::Cuda | Backend::Sim => match launch(x, rows, eps) {
             Some(launch) => kernel(&context.kernel_device()?, x, update, weight, &launch),
             None => stock(x, update, weight, eps),
@@ -119,6 +120,27 @@ fn stock(x: &Array, update: &Array, weight: &Array, eps: f32) -> Result<AddRmsNo
         residual,
         normalized,
     })
+}
+
+fn host(x: &Array, update: &Array, weight: &Array, eps: f32) -> Result<AddRmsNorm, Error> {
+    let output = OutputSpec::new(x.shape(), x.dtype());
+    let outputs = [output.clone(), output];
+    let results =
+        HostOp::new(OP).apply(&[x, update, weight], &outputs, move |inputs, outputs| {
+            let ([x, update, weight], [residual, normalized]) = (inputs, outputs) else {
+                return Err(HostError::failed("expected three inputs and two outputs"));
+            };
+            mlx_kernels_cpu::norm::add_rms_norm(
+                floats(x)?,
+                floats(update)?,
+                floats(weight)?,
+                eps,
+                floats_mut(residual)?,
+                floats_mut(normalized)?,
+            )
+            .map_err(HostError::failed)
+        })?;
+    pair(results)
 }
 
 /// The launch for `rows` rows; `None` where the body's 32-bit indices do not reach.

@@ -66,7 +66,10 @@ pub fn floats(values: &[f32], shape: &[i32], dtype: Dtype) -> Array {
 
 /// The elements in row-major order, widened.
 pub fn values(array: &Array) -> Vec<f32> {
-    array.reshape(&[-1]).unwrap().to_vec_cast::<f32>().unwrap()
+    let flat = array.reshape(&[-1]).unwrap();
+    // A node of a GPU has no strides to ask for before it is evaluated.
+    flat.eval().unwrap();
+    flat.to_vec_cast::<f32>().unwrap()
 }
 
 /// The elements' bits, to compare without regard to NaN.

@@ -1,10 +1,11 @@
 //! The greedy token: argmax of log-probabilities as the logits' element type holds them.
 
-use mlx_op::{Backend, KernelDevice, Launch, OutputSpec};
+use mlx_op::{Backend, HostError, HostOp, KernelDevice, Launch, OutputSpec};
 use mlx_rs::ops::indexing::IndexOp;
 use mlx_rs::{Array, Dtype, ops};
 
 use super::{is_supported, rows_of};
+use crate::host::floats;
 use crate::kernels::{CachedKernel, template};
 use crate::{Context, Error, shaders};
 
@@ -37,7 +38,7 @@ pub fn normalized_argmax(logits: &Array) -> Result<Array, Error> {
     }
     let context = Context::current();
     match context.backend() {
-        Backend::Cpu => stock(logits),
+        Backend::Cpu => host(logits),
         Backend::Metal | Backend::Cuda | Backend::Sim => kernels(&context.kernel_device()?, logits),
     }
 }
@@ -49,6 +50,20 @@ fn stock(logits: &Array) -> Result<Array, Error> {
 
 fn leading(logits: &Array) -> &[i32] {
     &logits.shape()[..logits.ndim() - 1]
+}
+
+fn host(logits: &Array) -> Result<Array, Error> {
+    let normalizer = logits.logsumexp_axis(-1, false)?;
+    let output = OutputSpec::new(leading(logits), Dtype::Uint32);
+    let inputs = [logits, &normalizer];
+    let mut results =
+        HostOp::new("normalized_argmax").apply(&inputs, &[output], |inputs, outputs| {
+            let tokens = outputs[0].as_mut_slice::<u32>()?;
+            let (logits, normalizer) = (floats(&inputs[0])?, floats(&inputs[1])?);
+            mlx_kernels_cpu::sampling::normalized_argmax(logits, normalizer, tokens)
+                .map_err(HostError::failed)
+        })?;
+    Ok(results.remove(0))
 }
 
 fn kernels(device: &KernelDevice, logits: &Array) -> Result<Array, Error> {

@@ -1,9 +1,10 @@
 //! Vocabulary masks: ids that a grammar forbids get the logit minus infinity.
 
-use mlx_op::{Backend, KernelDevice, Launch, OutputSpec};
+use mlx_op::{Backend, HostError, HostOp, KernelDevice, Launch, OutputSpec};
 use mlx_rs::{Array, Dtype, ops};
 
 use super::{is_supported, rows_of};
+use crate::host::{floats, floats_mut};
 use crate::kernels::{CachedKernel, template};
 use crate::{Context, Error, shaders};
 
@@ -34,6 +35,7 @@ pub fn apply_token_bitmask(logits: &Array, bits: &Array) -> Result<Array, Error>
         return Ok(ops::add(logits, rejection(logits.dtype())?)?);
     }
     match context.backend() {
+        Backend::Cpu if bits.dim(0) == 1 => host(logits, &bits),
         Backend::Cpu => stock(logits, &bits),
         Backend::Metal | Backend::Cuda | Backend::Sim => match launch(logits) {
             Some(launch) => kernel(&context.kernel_device()?, logits, &bits, &launch),
@@ -114,6 +116,23 @@ fn stock(logits: &Array, bits: &Array) -> Result<Array, Error> {
     let mask = ops::select(&allowed, zero, rejection(dtype)?)?;
     let masked = ops::add(logits.reshape(&[rows, vocabulary])?, mask)?;
     Ok(masked.reshape(logits.shape())?)
+}
+
+/// One mask for all rows, which is all that the CPU code takes.
+fn host(logits: &Array, bits: &Array) -> Result<Array, Error> {
+    let vocabulary = logits.dim(-1) as usize;
+    let output = OutputSpec::new(logits.shape(), logits.dtype());
+    let mut results =
+        HostOp::new(OP).apply(&[logits, bits], &[output], move |inputs, outputs| {
+            mlx_kernels_cpu::sampling::apply_token_bitmask(
+                floats(&inputs[0])?,
+                vocabulary,
+                inputs[1].as_slice()?,
+                floats_mut(&mut outputs[0])?,
+            )
+            .map_err(HostError::failed)
+        })?;
+    Ok(results.remove(0))
 }
 
 /// One thread an element; `None` where the body's 32-bit indices do not reach.
