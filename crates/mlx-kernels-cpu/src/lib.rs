@@ -8,7 +8,7 @@
 //! * [`trellis`]: the same for weights in trellis codes.
 //! * [`norm`]: residual addition with RMS norm.
 //! * [`sampling`]: greedy token choice and vocabulary masks.
-//! * [`reference`]: the same in plain `f64`, for tests.
+//! * [`mod@reference`]: the same in plain `f64`, for tests.
 //!
 //! An [`Execution`] says which instructions to use and how many threads; the default is the best
 //! that the machine has.

@@ -181,8 +181,13 @@ unsafe fn sums<
         }
         let mut totals = [[0.0; OUTPUTS]; ROWS];
         for r in 0..ROWS {
-            for c in 0..OUTPUTS {
-                totals[r][c] = S::sum(sums[r][c]);
+            if OUTPUTS == 4 {
+                let four = S::sum_four([sums[r][0], sums[r][1], sums[r][2], sums[r][3]]);
+                totals[r].copy_from_slice(&four);
+            } else {
+                for c in 0..OUTPUTS {
+                    totals[r][c] = S::sum(sums[r][c]);
+                }
             }
         }
         totals

@@ -69,7 +69,6 @@ fn multiply_rows(
     // The accumulators of all rows and `COLUMNS` outputs.
     let stride = rows.len() * COLUMNS * LANES;
     workspace.sums.resize(columns.div_ceil(COLUMNS) * stride);
-    workspace.sums.fill(0.0);
     workspace.tile.resize(TILE * CHUNK);
     for positions in chunks(x.k()) {
         for first in (0..columns).step_by(TILE) {
@@ -179,6 +178,7 @@ struct Multiply<'a> {
     x: &'a Activations,
     positions: Range<usize>,
     rows: Range<usize>,
+    /// What is there is used from the second chunk on.
     sums: &'a mut [f32],
 }
 
@@ -199,7 +199,11 @@ impl Kernel for Multiply<'_> {
             for index in 0..self.outputs.div_ceil(COLUMNS) {
                 let tile = self.tile[index * COLUMNS * CHUNK..][..COLUMNS * CHUNK].as_ptr();
                 let at = (index * rows + first) * COLUMNS * LANES;
-                let sums = self.sums[at..at + count * COLUMNS * LANES].as_mut_ptr();
+                let sums = &mut self.sums[at..at + count * COLUMNS * LANES];
+                if self.positions.start == 0 {
+                    sums.fill(0.0);
+                }
+                let sums = sums.as_mut_ptr();
                 // SAFETY: the caller has the instructions enabled, and `count` rows follow each
                 // other in `x` and in `sums`. A group of outputs that is not full has stale values
                 // in the tile, and sums that nobody reads.
@@ -276,13 +280,25 @@ struct Fold<'a> {
 impl Kernel for Fold<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        for (row, totals) in self.totals.chunks_exact_mut(self.columns).enumerate() {
-            for (column, total) in totals.iter_mut().enumerate() {
-                let (index, c) = (column / COLUMNS, column % COLUMNS);
-                let at = index * self.stride + (row * COLUMNS + c) * LANES;
-                let sums = &self.sums[at..at + LANES];
+        for (index, column) in (0..self.columns).step_by(COLUMNS).enumerate() {
+            let outputs = COLUMNS.min(self.columns - column);
+            let sums = self.sums[index * self.stride..(index + 1) * self.stride]
+                .as_chunks()
+                .0;
+            let rows = sums.iter().zip(self.totals.chunks_exact_mut(self.columns));
+            for (sums, totals) in rows {
+                let sums: &[f32; COLUMNS * LANES] = sums;
+                let at = sums.as_ptr();
                 // SAFETY: the caller has the instructions enabled; an accumulator has 16 lanes.
-                *total = unsafe { S::sum(S::load(sums.as_ptr())) };
+                let four = unsafe {
+                    S::sum_four([
+                        S::load(at),
+                        S::load(at.add(LANES)),
+                        S::load(at.add(2 * LANES)),
+                        S::load(at.add(3 * LANES)),
+                    ])
+                };
+                totals[column..column + outputs].copy_from_slice(&four[..outputs]);
             }
         }
     }

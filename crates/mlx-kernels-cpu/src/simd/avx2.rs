@@ -49,6 +49,42 @@ pub(super) unsafe fn sum8(values: __m256) -> f32 {
     }
 }
 
+/// Four such sums: lanes of several vectors are brought side by side and added together.
+///
+/// # Safety
+///
+/// AVX is enabled.
+#[inline(always)]
+pub(super) unsafe fn sum8_four([a, b, c, d]: [__m256; 4]) -> [f32; 4] {
+    // SAFETY: register operations, and a store of four floats into as many.
+    unsafe {
+        // Lanes i and i + 4, of two vectors at a time.
+        let ab = _mm256_add_ps(
+            _mm256_permute2f128_ps::<0x20>(a, b),
+            _mm256_permute2f128_ps::<0x31>(a, b),
+        );
+        let cd = _mm256_add_ps(
+            _mm256_permute2f128_ps::<0x20>(c, d),
+            _mm256_permute2f128_ps::<0x31>(c, d),
+        );
+        // Lanes i and i + 2: then a, a, c, c in the lower half and b, b, d, d in the upper.
+        let two = _mm256_add_ps(
+            _mm256_shuffle_ps::<0b01_00_01_00>(ab, cd),
+            _mm256_shuffle_ps::<0b11_10_11_10>(ab, cd),
+        );
+        let one = _mm256_add_ps(two, _mm256_movehdup_ps(two));
+        let (ac, bd) = (_mm256_castps256_ps128(one), _mm256_extractf128_ps::<1>(one));
+        let mut sums = [0.0; 4];
+        // a, c, b, d, from every other lane; then in their order.
+        let acbd = _mm_shuffle_ps::<0b10_00_10_00>(ac, bd);
+        _mm_storeu_ps(
+            sums.as_mut_ptr(),
+            _mm_shuffle_ps::<0b11_01_10_00>(acbd, acbd),
+        );
+        sums
+    }
+}
+
 /// Which words of the block go to each 128-bit half before the byte shuffle, for lanes
 /// `8 * part` to `8 * part + 7`. A half's four lanes begin in word `first` and, with at most 5
 /// bytes from there, end within the two words after it.
@@ -180,6 +216,19 @@ impl Simd for Avx2 {
     unsafe fn sum(values: Self::Wide) -> f32 {
         // SAFETY: register operations.
         unsafe { sum8(_mm256_add_ps(values[0], values[1])) }
+    }
+
+    #[inline(always)]
+    unsafe fn sum_four([a, b, c, d]: [Self::Wide; 4]) -> [f32; 4] {
+        // SAFETY: register operations.
+        unsafe {
+            sum8_four([
+                _mm256_add_ps(a[0], a[1]),
+                _mm256_add_ps(b[0], b[1]),
+                _mm256_add_ps(c[0], c[1]),
+                _mm256_add_ps(d[0], d[1]),
+            ])
+        }
     }
 
     #[inline(always)]

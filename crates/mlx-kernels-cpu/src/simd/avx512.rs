@@ -10,6 +10,7 @@
 )]
 use std::arch::x86_64::*;
 
+use super::avx2::{sum8, sum8_four};
 use super::layout::{LANES, byte, mask, shifts};
 use super::{Kernel, Simd};
 
@@ -92,6 +93,20 @@ unsafe fn weights<const BITS: usize>(codes: __m512i, group: &Group) -> __m512 {
     }
 }
 
+/// The lower eight lanes plus the upper eight.
+///
+/// # Safety
+///
+/// AVX-512 is enabled.
+#[inline(always)]
+unsafe fn halves(values: __m512) -> __m256 {
+    // SAFETY: register operations.
+    unsafe {
+        let high = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(values)));
+        _mm256_add_ps(_mm512_castps512_ps256(values), high)
+    }
+}
+
 impl Simd for Avx512 {
     type Wide = __m512;
     type Register = __m512;
@@ -127,13 +142,13 @@ impl Simd for Avx512 {
     #[inline(always)]
     unsafe fn sum(values: __m512) -> f32 {
         // SAFETY: register operations.
-        unsafe {
-            let high = _mm512_castpd_ps(_mm512_shuffle_f64x2::<0b1110>(
-                _mm512_castps_pd(values),
-                _mm512_castps_pd(values),
-            ));
-            super::avx2::sum8(_mm512_castps512_ps256(_mm512_add_ps(values, high)))
-        }
+        unsafe { sum8(halves(values)) }
+    }
+
+    #[inline(always)]
+    unsafe fn sum_four([a, b, c, d]: [__m512; 4]) -> [f32; 4] {
+        // SAFETY: register operations.
+        unsafe { sum8_four([halves(a), halves(b), halves(c), halves(d)]) }
     }
 
     #[inline(always)]

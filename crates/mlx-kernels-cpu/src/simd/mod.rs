@@ -122,6 +122,13 @@ pub(crate) trait Simd: Copy {
     unsafe fn mul_add(a: Self::Wide, b: Self::Wide, c: Self::Wide) -> Self::Wide;
     /// The sum of the lanes: `i` and `i + 8` first, then `i` and `i + 4`, then 2, then 1.
     unsafe fn sum(values: Self::Wide) -> f32;
+    /// Four such sums, each added in that order.
+    #[inline(always)]
+    unsafe fn sum_four(values: [Self::Wide; 4]) -> [f32; 4] {
+        let [a, b, c, d] = values;
+        // SAFETY: the caller has the instructions enabled.
+        unsafe { [Self::sum(a), Self::sum(b), Self::sum(c), Self::sum(d)] }
+    }
 
     /// Prepares the decoding of a group's codes.
     unsafe fn group<const BITS: usize>(scale: f32, bias: f32) -> Self::Group;
