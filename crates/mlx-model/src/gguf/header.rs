@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use super::reader::{Reader, Value};
@@ -73,6 +73,7 @@ pub struct Header {
 }
 
 const MAGIC: [u8; 4] = *b"GGUF";
+const ALIGNMENT_KEY: &str = "general.alignment";
 const DEFAULT_ALIGNMENT: u64 = 32;
 const MAX_DIMENSIONS: u32 = 4;
 /// A metadata entry takes at least a key length, a type and a byte; a tensor entry a name length,
@@ -113,28 +114,8 @@ impl Header {
         reader.expect_room("tensor directory", tensor_count, MIN_TENSOR_BYTES)?;
         reader.expect_room("metadata", metadata_count, MIN_METADATA_BYTES)?;
 
-        let mut metadata = HashMap::new();
-        for _ in 0..metadata_count {
-            let key = reader.text("metadata key")?;
-            let value = reader.value(&key)?;
-            metadata.insert(key, value);
-        }
-        let mut tensors = BTreeMap::new();
-        for _ in 0..tensor_count {
-            let (name, info) = tensor_info(&mut reader)?;
-            if tensors.insert(name.clone(), info).is_some() {
-                let what = format!("tensor `{name}`");
-                return Err(reader.malformed(&what, "listed twice", "unique names"));
-            }
-        }
-        let alignment = match metadata.get("general.alignment").map(Value::integer) {
-            None => DEFAULT_ALIGNMENT,
-            Some(Some(value)) if value > 0 && value % 8 == 0 => value as u64,
-            Some(value) => {
-                let found = format!("{value:?}");
-                return Err(reader.malformed("general.alignment", &found, "a multiple of 8"));
-            }
-        };
+        let (metadata, alignment) = read_metadata(&mut reader, metadata_count)?;
+        let tensors = read_tensors(&mut reader, tensor_count)?;
         let data = reader.position().next_multiple_of(alignment);
         let header = Self {
             path: path.to_owned(),
@@ -230,7 +211,47 @@ impl Header {
     }
 }
 
-fn tensor_info<R: std::io::Read>(reader: &mut Reader<R>) -> Result<(String, TensorInfo)> {
+/// Reads every metadata entry, and the alignment of tensor data if one is among them.
+fn read_metadata<R: Read>(
+    reader: &mut Reader<R>,
+    count: u64,
+) -> Result<(HashMap<String, Value>, u64)> {
+    let mut metadata = HashMap::new();
+    let mut alignment = DEFAULT_ALIGNMENT;
+    for _ in 0..count {
+        let key = reader.text("metadata key")?;
+        let value = if key == ALIGNMENT_KEY {
+            alignment = reader.alignment(&key)?;
+            Value::Integer(alignment as i64)
+        } else {
+            reader.value(&key)?
+        };
+        if metadata.contains_key(&key) {
+            let what = format!("metadata `{key}`");
+            return Err(reader.malformed(&what, "listed twice", "unique keys"));
+        }
+        metadata.insert(key, value);
+    }
+    Ok((metadata, alignment))
+}
+
+fn read_tensors<R: Read>(
+    reader: &mut Reader<R>,
+    count: u64,
+) -> Result<BTreeMap<String, TensorInfo>> {
+    let mut tensors = BTreeMap::new();
+    for _ in 0..count {
+        let (name, info) = tensor_info(reader)?;
+        if tensors.contains_key(&name) {
+            let what = format!("tensor `{name}`");
+            return Err(reader.malformed(&what, "listed twice", "unique names"));
+        }
+        tensors.insert(name, info);
+    }
+    Ok(tensors)
+}
+
+fn tensor_info<R: Read>(reader: &mut Reader<R>) -> Result<(String, TensorInfo)> {
     let name = reader.text("tensor name")?;
     let what = |property: &str| format!("{property} of tensor `{name}`");
     let dimensions = reader.u32("dimension count")?;

@@ -148,6 +148,20 @@ impl<R: Read> Reader<R> {
         }
     }
 
+    /// The alignment of tensor data. MLX's loader reads four bytes whatever type the entry states, so
+    /// that only an entry of four bytes means the same to it.
+    pub(super) fn alignment(&mut self, key: &str) -> Result<u64> {
+        let code = self.u32(key)?;
+        if code != 4 {
+            let what = format!("type of metadata `{key}`");
+            return Err(self.malformed(&what, &code.to_string(), "4 (uint32)"));
+        }
+        match self.u32(key)? {
+            value if value > 0 && value % 8 == 0 => Ok(u64::from(value)),
+            value => Err(self.malformed(key, &value.to_string(), "a multiple of 8")),
+        }
+    }
+
     fn list(&mut self, key: &str) -> Result<Value> {
         let code = self.u32(key)?;
         let count = self.u64(key)?;

@@ -84,6 +84,40 @@ fn metadata_of_unknown_types() {
 }
 
 #[test]
+fn alignments_that_mean_something_else_to_other_readers() {
+    let mut file = sound();
+    file.i32s("general.alignment", &[32]);
+    refused(
+        &file.finish(),
+        &["type of metadata `general.alignment`", "9", "uint32"],
+    );
+    for value in [0, 12] {
+        let mut file = sound();
+        file.u32("general.alignment", value);
+        refused(&file.finish(), &["general.alignment is", "a multiple of 8"]);
+    }
+    let mut file = sound();
+    file.u32("general.alignment", 32);
+    load_gguf(&file.finish()).unwrap();
+    file.u32("general.alignment", 32);
+    refused(&file.finish(), &["general.alignment", "listed twice"]);
+}
+
+#[test]
+fn no_changed_byte_of_the_header_brings_the_loader_down() {
+    let file = sound().finish();
+    let header = file.len() - 2 * 96 * 64;
+    let mut loaded = 0;
+    for (round, position) in (4..header.min(3000)).step_by(7).enumerate() {
+        let mut bytes = file.clone();
+        bytes[position] ^= 1 << (round % 8);
+        // An error or a model, whichever: what matters is that the process is still here.
+        loaded += u32::from(load_gguf(&bytes).is_ok());
+    }
+    assert!(loaded > 0, "some changes do no harm");
+}
+
+#[test]
 fn tensors_that_do_not_fit_their_entries() {
     let edit = |edit: fn(&mut Vec<usize>, &mut u32)| {
         let mut file = sound();
