@@ -1,18 +1,30 @@
 //! What operations run on: chosen once, changeable for a scope.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use mlx_op::{Backend, DeviceProfile, KernelDevice};
+use mlx_op::{Backend, DeviceProfile, KernelDevice, Simulator};
 
 use crate::affine::PlanOptions;
 use crate::{Error, simulator};
 
 /// The back end, the device and the demands that plans are made under.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Context {
     profile: DeviceProfile,
     options: PlanOptions,
+    simulator: Option<Arc<dyn Simulator>>,
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("profile", &self.profile)
+            .field("options", &self.options)
+            .field("own_simulator", &self.simulator.is_some())
+            .finish()
+    }
 }
 
 thread_local! {
@@ -35,6 +47,7 @@ impl Context {
         Ok(Self {
             profile: DeviceProfile::detect(backend),
             options: PlanOptions::default(),
+            simulator: None,
         })
     }
 
@@ -44,12 +57,22 @@ impl Context {
         Self {
             profile,
             options: PlanOptions::default(),
+            simulator: None,
         }
     }
 
     /// The same context with other demands on plans.
     pub fn with_options(self, options: PlanOptions) -> Self {
         Self { options, ..self }
+    }
+
+    /// The same context with `simulator` running the kernels of [`Backend::Sim`], in place of the
+    /// process's own: a stricter one, say, or one that records what is launched.
+    pub fn with_simulator(self, simulator: Arc<dyn Simulator>) -> Self {
+        Self {
+            simulator: Some(simulator),
+            ..self
+        }
     }
 
     /// The back end.
@@ -72,7 +95,10 @@ impl Context {
         match self.backend() {
             Backend::Metal => Ok(KernelDevice::Metal),
             Backend::Cuda => Ok(KernelDevice::Cuda),
-            Backend::Sim => Ok(KernelDevice::Sim(simulator::shared()?)),
+            Backend::Sim => Ok(KernelDevice::Sim(match &self.simulator {
+                Some(simulator) => Arc::clone(simulator),
+                None => simulator::shared()?,
+            })),
             backend @ Backend::Cpu => {
                 let reason = "kernels are for GPUs and the simulator".to_owned();
                 Err(mlx_op::Error::Unavailable { backend, reason }.into())
@@ -138,6 +164,22 @@ mod tests {
             assert_eq!(Context::current().backend(), Backend::Sim);
         });
         assert!(!Context::current().options().batch_invariant);
+    }
+
+    #[test]
+    fn a_context_s_own_simulator_runs_its_kernels() {
+        struct Refuses;
+        impl Simulator for Refuses {
+            fn run(&self, call: &mlx_op::SimLaunch<'_>, _: &mut [&mut [u8]]) -> Result<(), String> {
+                Err(format!("{} refused", call.name))
+            }
+        }
+        let context = Context::new(Backend::Sim).unwrap();
+        let context = Arc::new(context.with_simulator(Arc::new(Refuses)));
+        let logits = mlx_rs::Array::from_slice(&[1.0_f32, 2.0], &[1, 2]);
+        let tokens = with_context(&context, || crate::ops::normalized_argmax(&logits).unwrap());
+        let error = tokens.eval().unwrap_err().to_string();
+        assert!(error.contains("normalized_argmax_tiles refused"), "{error}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{doctor, generate, kl, plan};
+use commands::{doctor, generate, kl, plan, verify};
 
 /// Quantized-matmul kernels for MLX: what they would do here, and what they do to a model's output.
 #[derive(Debug, Parser)]
@@ -36,6 +36,8 @@ enum Command {
     Kl(kl::Args),
     /// Show the kernel chosen for given shapes, by rows.
     Plan(plan::Args),
+    /// Run every kernel over its cases against float64 references.
+    Verify(verify::Args),
 }
 
 impl Cli {
@@ -61,6 +63,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Generate(args) => generate::run(args, &context),
         Command::Kl(args) => kl::run(args, &context),
         Command::Plan(args) => plan::run(args, &context),
+        Command::Verify(args) => verify::run(args, &context),
     }
 }
 

@@ -4,3 +4,4 @@ pub mod doctor;
 pub mod generate;
 pub mod kl;
 pub mod plan;
+pub mod verify;

@@ -1,0 +1,3 @@
+//! What the `mlxk` command checks, as a library: see [`verify`].
+
+pub mod verify;

@@ -1,0 +1,81 @@
+//! What is verified.
+
+use std::fmt;
+use std::str::FromStr;
+
+use mlx_kernels::Backend;
+
+/// A kernel, or several that make up one operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kernel {
+    /// The affine product on ordinary lanes.
+    AffineRows,
+    /// The affine product on the matrix unit.
+    AffineMma,
+    /// The affine product on the matrix unit, K split.
+    AffineSplitMma,
+    /// The affine product by the CPU's SIMD code.
+    AffineCpu,
+    /// Residual addition with RMS norm.
+    AddRmsNorm,
+    /// The greedy token.
+    NormalizedArgmax,
+    /// The vocabulary mask.
+    TokenBitmask,
+}
+
+impl Kernel {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::AffineRows,
+        Self::AffineMma,
+        Self::AffineSplitMma,
+        Self::AffineCpu,
+        Self::AddRmsNorm,
+        Self::NormalizedArgmax,
+        Self::TokenBitmask,
+    ];
+
+    /// The name on command lines and in tables: the shader's, where it is one.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AffineRows => "affine_rows",
+            Self::AffineMma => "affine_mma",
+            Self::AffineSplitMma => "affine_split_mma",
+            Self::AffineCpu => "affine_cpu",
+            Self::AddRmsNorm => "add_rms_norm",
+            Self::NormalizedArgmax => "normalized_argmax",
+            Self::TokenBitmask => "token_bitmask",
+        }
+    }
+
+    /// Whether there is such a kernel on `backend`. Norm and sampling are operations everywhere;
+    /// how they are computed is the back end's affair.
+    pub fn runs_on(self, backend: Backend) -> bool {
+        match self {
+            Self::AffineRows | Self::AffineMma | Self::AffineSplitMma => backend != Backend::Cpu,
+            Self::AffineCpu => backend == Backend::Cpu,
+            Self::AddRmsNorm | Self::NormalizedArgmax | Self::TokenBitmask => true,
+        }
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Kernel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|kernel| kernel.name() == text)
+            .ok_or_else(|| {
+                let known = Self::ALL.map(Self::name).join(", ");
+                format!("{text:?} is not a kernel: expected one of {known}")
+            })
+    }
+}
