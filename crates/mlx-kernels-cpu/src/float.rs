@@ -5,6 +5,9 @@ use std::fmt;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
+use crate::Level;
+use crate::simd::{self, Kernel, Simd};
+
 /// A float element type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FloatType {
@@ -49,12 +52,54 @@ impl FloatType {
 }
 
 /// `value` rounded to a brain float, ties to even; without a branch, so that loops vectorize.
+#[inline(always)]
 fn bf16_bits(value: f32) -> u16 {
     let bits = value.to_bits();
     let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
     let quiet = bits >> 16 | 0x40;
     (if value.is_nan() { quiet } else { rounded }) as u16
 }
+
+/// Widens brain floats.
+struct WidenBf16<'a> {
+    values: &'a [bf16],
+    widened: &'a mut [f32],
+}
+
+impl Kernel for WidenBf16<'_> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        for (wide, value) in self.widened.iter_mut().zip(self.values) {
+            *wide = f32::from_bits(u32::from(value.to_bits()) << 16);
+        }
+    }
+}
+
+/// Rounds to brain floats.
+struct NarrowBf16<'a> {
+    values: &'a [f32],
+    narrowed: &'a mut [bf16],
+}
+
+impl NarrowBf16<'_> {
+    /// With the instructions of the caller.
+    #[inline(always)]
+    fn run_inline(self) {
+        for (narrow, &value) in self.narrowed.iter_mut().zip(self.values) {
+            *narrow = bf16::from_bits(bf16_bits(value));
+        }
+    }
+}
+
+impl Kernel for NarrowBf16<'_> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        self.run_inline();
+    }
+}
+
+/// Values from which on a loop is worth entering for its instructions.
+const LOOP: usize = 32;
 
 /// A borrowed slice of floats.
 #[derive(Debug, Clone, Copy)]
@@ -101,9 +146,13 @@ impl Floats<'_> {
             Self::F32(values) => widened.copy_from_slice(&values[range]),
             Self::F16(values) => values[range].convert_to_f32_slice(widened),
             Self::Bf16(values) => {
-                for (wide, value) in widened.iter_mut().zip(&values[range]) {
-                    *wide = f32::from_bits(u32::from(value.to_bits()) << 16);
-                }
+                simd::enter(
+                    Level::best(),
+                    WidenBf16 {
+                        values: &values[range],
+                        widened,
+                    },
+                );
             }
         }
     }
@@ -229,8 +278,14 @@ impl SharedFloats {
             Self::Bf16(base) => {
                 // SAFETY: as above.
                 let target = unsafe { std::slice::from_raw_parts_mut(base.add(start), count) };
-                for (narrow, &value) in target.iter_mut().zip(values) {
-                    *narrow = bf16::from_bits(bf16_bits(value));
+                let narrowing = NarrowBf16 {
+                    values,
+                    narrowed: target,
+                };
+                if count < LOOP {
+                    narrowing.run_inline();
+                } else {
+                    simd::enter(Level::best(), narrowing);
                 }
             }
         }

@@ -8,6 +8,7 @@
 //! * [`trellis`]: the same for weights in trellis codes.
 //! * [`norm`]: residual addition with RMS norm.
 //! * [`sampling`]: greedy token choice and vocabulary masks.
+//! * [`memory`]: where weights lie.
 //! * [`mod@reference`]: the same in plain `f64`, for tests.
 //!
 //! An [`Execution`] says which instructions to use and how many threads; the default is the best
@@ -27,6 +28,7 @@ mod aligned;
 mod error;
 mod execution;
 mod float;
+pub mod memory;
 pub mod norm;
 pub mod reference;
 pub mod sampling;

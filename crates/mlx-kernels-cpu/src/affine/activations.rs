@@ -4,13 +4,17 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use crate::Floats;
 use crate::aligned::AlignedFloats;
 use crate::simd::layout::{BLOCK, LANES};
+use crate::simd::{self, Kernel, Simd};
+use crate::{Floats, Level};
 
-/// Inner positions in a chunk. A multiple of every group size; four columns of decoded weights
-/// and a few rows of activations of this width fit in a first-level cache together.
-pub(super) const CHUNK: usize = 512;
+/// Inner positions in a chunk, at most: a tile of decoded weights and a few rows of activations of
+/// this width share a first-level cache.
+pub(super) const CHUNK: usize = 640;
+
+/// Every group size divides this.
+const LARGEST_GROUP: usize = 128;
 
 thread_local! {
     /// The last buffer, kept to save the pages of the next one.
@@ -38,7 +42,8 @@ impl Activations {
                 let natural = &mut natural[..width];
                 x.widen_into(row * k + positions.start, natural);
                 let at = positions.start * rows + row * width;
-                interleave(natural, &mut values[at..at + width]);
+                let blocks = &mut values[at..at + width];
+                simd::enter(Level::best(), Interleave { natural, blocks });
             }
         }
         Self { values, rows, k }
@@ -67,24 +72,31 @@ impl Drop for Activations {
     }
 }
 
-/// The inner positions of each chunk.
+/// The inner positions of each chunk: as few as can be, nearly equal, each of whole groups. Short
+/// ones would spend their time on fetching and storing accumulators.
 pub(super) fn chunks(k: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = k.div_ceil(CHUNK);
+    let width = k.div_ceil(count.max(1)).next_multiple_of(LARGEST_GROUP);
     (0..k)
-        .step_by(CHUNK)
-        .map(move |start| start..k.min(start + CHUNK))
+        .step_by(width)
+        .map(move |start| start..k.min(start + width))
 }
 
 /// Puts each block's even positions before its odd ones.
-fn interleave(natural: &[f32], blocks: &mut [f32]) {
-    for (from, to) in natural
-        .as_chunks::<BLOCK>()
-        .0
-        .iter()
-        .zip(blocks.as_chunks_mut::<BLOCK>().0)
-    {
-        for lane in 0..LANES {
-            to[lane] = from[2 * lane];
-            to[LANES + lane] = from[2 * lane + 1];
+struct Interleave<'a> {
+    natural: &'a [f32],
+    blocks: &'a mut [f32],
+}
+
+impl Kernel for Interleave<'_> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let from = self.natural.as_chunks::<BLOCK>().0;
+        for (from, to) in from.iter().zip(self.blocks.as_chunks_mut::<BLOCK>().0) {
+            for lane in 0..LANES {
+                to[lane] = from[2 * lane];
+                to[LANES + lane] = from[2 * lane + 1];
+            }
         }
     }
 }
@@ -94,9 +106,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_cover_the_width_once() {
-        let ranges: Vec<_> = chunks(CHUNK + 96).collect();
-        assert_eq!(ranges, [0..CHUNK, CHUNK..CHUNK + 96]);
+    fn chunks_cover_the_width_once_and_hold_whole_groups() {
+        for (k, expected) in [
+            (32, &[32][..]),
+            (576, &[576]),
+            (CHUNK, &[CHUNK]),
+            (CHUNK + 32, &[384, 672]),
+            (1536, &[512, 1024, 1536]),
+        ] {
+            let ends: Vec<usize> = chunks(k).map(|positions| positions.end).collect();
+            assert_eq!(ends, expected);
+        }
+        for k in (32..20_000).step_by(32) {
+            let mut end = 0;
+            for positions in chunks(k) {
+                assert!(positions.start == end && (1..=CHUNK).contains(&positions.len()));
+                assert!(positions.start.is_multiple_of(LARGEST_GROUP));
+                end = positions.end;
+            }
+            assert_eq!(end, k);
+        }
     }
 
     #[test]

@@ -11,6 +11,9 @@ use crate::simd::{self, Kernel, Simd};
 /// what decoding needs, fill the registers.
 pub(super) const MOST_ROWS: usize = 4;
 
+/// The most outputs in a strip.
+pub(super) const MOST_OUTPUTS: usize = 256;
+
 /// Blocks in a group, where they are not known beforehand.
 const ANY: usize = 0;
 
@@ -28,22 +31,32 @@ fn ahead(words_per_row: usize, columns: usize) -> usize {
     if next <= AHEAD { next } else { AHEAD / 16 }
 }
 
-/// All rows of `x`, [`MOST_ROWS`] at most, against every output of `strip`.
+/// All rows of `x`, [`MOST_ROWS`] at most, against every output of `strip`, [`MOST_OUTPUTS`] at most.
 pub(super) fn multiply(level: Level, strip: &Strip<'_>, x: &Activations, y: &Columns) {
-    assert!((1..=MOST_ROWS).contains(&x.rows()), "{} rows", x.rows());
-    simd::enter(level, Product { strip, x, y });
+    let (rows, columns) = (x.rows(), strip.columns());
+    assert!(
+        (1..=MOST_ROWS).contains(&rows) && columns <= MOST_OUTPUTS,
+        "{rows} rows, {columns}"
+    );
+    let mut room = [0.0; MOST_ROWS * MOST_OUTPUTS];
+    let totals = &mut room[..rows * columns];
+    simd::enter(level, Product { strip, x, totals });
+    for (row, totals) in totals.chunks_exact(columns).enumerate() {
+        y.write(row, 0, totals);
+    }
 }
 
 /// All rows against one strip.
 struct Product<'a> {
     strip: &'a Strip<'a>,
     x: &'a Activations,
-    y: &'a Columns,
+    /// `[row][output]`: the results.
+    totals: &'a mut [f32],
 }
 
 impl Kernel for Product<'_> {
     #[inline(always)]
-    unsafe fn run<S: Simd>(self) {
+    unsafe fn run<S: Simd>(mut self) {
         // SAFETY: the caller has the instructions enabled.
         unsafe {
             match self.strip.bits {
@@ -62,7 +75,7 @@ impl Product<'_> {
     /// As many outputs at a time as there are registers for: an accumulator takes one where a
     /// register has 16 lanes, else several.
     #[inline(always)]
-    unsafe fn with_bits<S: Simd, const BITS: usize>(&self) {
+    unsafe fn with_bits<S: Simd, const BITS: usize>(&mut self) {
         let narrow = S::REGISTER < LANES;
         // SAFETY: the caller has the instructions enabled, and the group sizes are as said.
         unsafe {
@@ -92,7 +105,7 @@ impl Product<'_> {
         const OUTPUTS: usize,
         const BLOCKS: usize,
     >(
-        &self,
+        &mut self,
     ) {
         let columns = self.strip.columns();
         let whole = columns / OUTPUTS * OUTPUTS;
@@ -100,15 +113,16 @@ impl Product<'_> {
         // these rows.
         unsafe {
             for column in (0..whole).step_by(OUTPUTS) {
-                let sums = sums::<S, BITS, ROWS, OUTPUTS, BLOCKS>(self, column, 0);
+                let sums = sums::<S, BITS, ROWS, OUTPUTS, BLOCKS>(self.strip, column, self.x, 0);
                 for (row, sums) in sums.iter().enumerate() {
-                    self.y.write(row, column, sums);
+                    let at = row * columns + column;
+                    self.totals[at..at + OUTPUTS].copy_from_slice(sums);
                 }
             }
             for column in whole..columns {
                 for row in 0..ROWS {
-                    let [sum] = sums::<S, BITS, 1, 1, ANY>(self, column, row);
-                    self.y.write(row, column, &sum);
+                    let [[sum]] = sums::<S, BITS, 1, 1, ANY>(self.strip, column, self.x, row);
+                    self.totals[row * columns + column] = sum;
                 }
             }
         }
@@ -132,14 +146,14 @@ unsafe fn sums<
     const OUTPUTS: usize,
     const BLOCKS: usize,
 >(
-    product: &Product<'_>,
+    strip: &Strip<'_>,
     column: usize,
+    x: &Activations,
     first_row: usize,
 ) -> [[f32; OUTPUTS]; ROWS] {
     // SAFETY: pointers stay within the output's words and groups and the rows' chunks, all of
     // which cover the inner width that the loops run over.
     unsafe {
-        let Product { strip, x, .. } = product;
         let mut sums = [[S::zero(); OUTPUTS]; ROWS];
         let mut words = strip.words.as_ptr().add(column * strip.words_per_row);
         let mut group = column * strip.groups_per_row;

@@ -9,7 +9,7 @@ use super::{Problem, fused};
 const STRIP_BYTES: usize = 48 << 10;
 
 /// Outputs in a strip, at least and at most.
-const FUSED_OUTPUTS: (usize, usize) = (4, 256);
+const FUSED_OUTPUTS: (usize, usize) = (4, fused::MOST_OUTPUTS);
 
 /// Outputs in a strip where many rows share what is decoded.
 const TILED_OUTPUTS: usize = 32;
