@@ -1,14 +1,16 @@
 //! Command line of the MLX kernel extension.
 
+mod bench;
 mod checkpoint;
 mod commands;
+mod shape;
 mod table;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{doctor, generate, kl, plan, verify};
+use commands::{bench as bench_command, doctor, generate, kl, plan, verify};
 
 /// Quantized-matmul kernels for MLX: what they would do here, and what they do to a model's output.
 #[derive(Debug, Parser)]
@@ -28,6 +30,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Measure kernels, stock MLX and dense products side by side.
+    Bench(bench_command::Args),
     /// Show back end, device and libraries, and what would be chosen here.
     Doctor(doctor::Args),
     /// Generate text from a prompt.
@@ -59,6 +63,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         .set_default()
         .map_err(|_| anyhow::anyhow!("the back end was set before"))?;
     match &cli.command {
+        Command::Bench(args) => bench_command::run(args, &context),
         Command::Doctor(args) => doctor::run(args, &context),
         Command::Generate(args) => generate::run(args, &context),
         Command::Kl(args) => kl::run(args, &context),

@@ -1,5 +1,6 @@
 //! One file a command.
 
+pub mod bench;
 pub mod doctor;
 pub mod generate;
 pub mod kl;

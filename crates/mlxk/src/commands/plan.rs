@@ -1,7 +1,6 @@
 //! `mlxk plan`: which kernel takes which shape, by rows.
 
 use std::process::ExitCode;
-use std::str::FromStr;
 
 use anyhow::ensure;
 use mlx_kernels::affine::{BITS, GROUP_SIZES, Problem, plan, table_for};
@@ -9,6 +8,7 @@ use mlx_kernels::{Backend, Context, DeviceProfile};
 use mlx_rs::Dtype;
 use serde_json::json;
 
+use crate::shape::Shape;
 use crate::table::Table;
 
 /// Hidden and intermediate sizes, query and key/value widths of dense Qwen3 models.
@@ -49,30 +49,11 @@ pub struct Args {
     json: bool,
 }
 
-/// A weight's shape and where it is found.
-#[derive(Debug, Clone)]
-struct Shape {
+/// A weight and where it is found.
+#[derive(Debug)]
+struct Weight {
     name: String,
-    n: i32,
-    k: i32,
-}
-
-impl FromStr for Shape {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        text.split_once('x')
-            .and_then(|(n, k)| Some((n.parse().ok()?, k.parse().ok()?)))
-            .filter(|&(n, k): &(i32, i32)| n > 0 && k > 0)
-            .map(|(n, k)| Self {
-                name: String::new(),
-                n,
-                k,
-            })
-            .ok_or_else(|| {
-                format!("{text:?} is not a shape: expected outputs x inputs, as 17408x5120")
-            })
-    }
+    shape: Shape,
 }
 
 /// Prints the plans.
@@ -94,25 +75,20 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         Some(backend) if backend != context.backend() => foreign(backend),
         _ => context.profile().clone(),
     };
-    let shapes = if args.shapes.is_empty() {
+    let weights = if args.shapes.is_empty() {
         qwen3()
     } else {
-        args.shapes.clone()
+        named(&args.shapes)
     };
-    for shape in &shapes {
-        ensure!(
-            shape.k % group_size == 0,
-            "{}x{}: the inner width is not a multiple of the group size, {group_size}",
-            shape.n,
-            shape.k
-        );
-    }
-    let plans_of = |shape: &Shape| {
+    weights
+        .iter()
+        .try_for_each(|weight| weight.shape.check_groups(group_size))?;
+    let plans_of = |weight: &Weight| {
         let plans = args.rows.iter().map(|&rows| {
             let problem = Problem {
                 rows,
-                n: shape.n,
-                k: shape.k,
+                n: weight.shape.n,
+                k: weight.shape.k,
                 bits,
                 group_size,
                 dtype: Dtype::Bfloat16,
@@ -123,11 +99,11 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         plans.collect::<Vec<_>>()
     };
     if args.json {
-        let entries: Vec<_> = shapes
+        let entries: Vec<_> = weights
             .iter()
-            .map(|shape| {
-                let plans = plans_of(shape);
-                json!({"shape": shape.name, "n": shape.n, "k": shape.k, "rows": args.rows, "plans": plans})
+            .map(|weight| {
+                let plans = plans_of(weight);
+                json!({"weight": weight.name, "n": weight.shape.n, "k": weight.shape.k, "rows": args.rows, "plans": plans})
             })
             .collect();
         let device =
@@ -144,9 +120,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     println!("crossovers: {}\n", table_for(&profile).origin);
     let rows = args.rows.iter().map(|rows| format!("{rows} rows"));
     let mut table = Table::new(["weight".to_owned()].into_iter().chain(rows));
-    for shape in &shapes {
-        let label = format!("{}x{} {}", shape.n, shape.k, shape.name);
-        table.push([label].into_iter().chain(plans_of(shape)));
+    for weight in &weights {
+        let label = format!("{} {}", weight.shape, weight.name);
+        table.push([label].into_iter().chain(plans_of(weight)));
     }
     print!("{}", table.render());
     Ok(ExitCode::SUCCESS)
@@ -161,7 +137,17 @@ fn foreign(backend: Backend) -> DeviceProfile {
     }
 }
 
-fn qwen3() -> Vec<Shape> {
+fn named(shapes: &[Shape]) -> Vec<Weight> {
+    shapes
+        .iter()
+        .map(|&shape| Weight {
+            name: String::new(),
+            shape,
+        })
+        .collect()
+}
+
+fn qwen3() -> Vec<Weight> {
     QWEN3
         .iter()
         .flat_map(|&(model, hidden, intermediate, query, key_value)| {
@@ -172,10 +158,9 @@ fn qwen3() -> Vec<Shape> {
                 ("k, v", key_value, hidden),
                 ("o", hidden, query),
             ]
-            .map(|(part, n, k)| Shape {
+            .map(|(part, n, k)| Weight {
                 name: format!("{model} {part}"),
-                n,
-                k,
+                shape: Shape { n, k },
             })
         })
         .collect()
@@ -186,27 +171,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shapes_parse_and_nonsense_is_named() {
-        let shape: Shape = "17408x5120".parse().unwrap();
-        assert_eq!((shape.n, shape.k), (17408, 5120));
-        for text in ["", "x", "8", "8x", "0x8", "-8x64", "8x64x2"] {
-            assert!(
-                text.parse::<Shape>()
-                    .unwrap_err()
-                    .contains("outputs x inputs"),
-                "{text:?}"
-            );
-        }
-    }
-
-    #[test]
     fn every_qwen3_width_is_planned_for() {
-        let shapes = qwen3();
-        assert_eq!(shapes.len(), 25);
-        assert!(
-            shapes
-                .iter()
-                .all(|shape| shape.k % 128 == 0 && shape.n % 8 == 0)
-        );
+        let weights = qwen3();
+        assert_eq!(weights.len(), 25);
+        let whole = |shape: Shape| shape.k % 128 == 0 && shape.n % 8 == 0;
+        assert!(weights.iter().all(|weight| whole(weight.shape)));
     }
 }
