@@ -7,9 +7,9 @@ use crate::Level;
 use crate::simd::layout::{BLOCK, LANES};
 use crate::simd::{self, Kernel, Simd};
 
-/// The most rows that are multiplied this way: with four outputs their accumulators, and
-/// what decoding needs, fill the registers.
-pub(super) const MOST_ROWS: usize = 4;
+/// The most rows that are multiplied this way. From there on a tile, decoded once for many outputs
+/// and rows, is faster.
+pub(super) const MOST_ROWS: usize = 6;
 
 /// The most outputs in a strip.
 pub(super) const MOST_OUTPUTS: usize = 256;
@@ -82,21 +82,29 @@ impl Product<'_> {
             match (self.x.rows(), narrow) {
                 // A single row decodes for itself alone; there it pays to know the group size.
                 (1, _) => match self.strip.group_size {
-                    32 => self.with_tile::<S, BITS, 1, 4, 1>(),
-                    64 => self.with_tile::<S, BITS, 1, 4, 2>(),
-                    _ => self.with_tile::<S, BITS, 1, 4, 4>(),
+                    32 => self.with_tile::<S, BITS, 1, 4, 1>(0),
+                    64 => self.with_tile::<S, BITS, 1, 4, 2>(0),
+                    _ => self.with_tile::<S, BITS, 1, 4, 4>(0),
                 },
-                (2, false) => self.with_tile::<S, BITS, 2, 4, ANY>(),
-                (3, false) => self.with_tile::<S, BITS, 3, 4, ANY>(),
-                (_, false) => self.with_tile::<S, BITS, 4, 4, ANY>(),
-                (2, true) => self.with_tile::<S, BITS, 2, 2, ANY>(),
-                (3, true) => self.with_tile::<S, BITS, 3, 1, ANY>(),
-                (_, true) => self.with_tile::<S, BITS, 4, 1, ANY>(),
+                (2, false) => self.with_tile::<S, BITS, 2, 4, ANY>(0),
+                (3, false) => self.with_tile::<S, BITS, 3, 4, ANY>(0),
+                (4, false) => self.with_tile::<S, BITS, 4, 4, ANY>(0),
+                (5, false) => self.with_tile::<S, BITS, 5, 2, ANY>(0),
+                (_, false) => self.with_tile::<S, BITS, 6, 2, ANY>(0),
+                (2, true) => self.with_tile::<S, BITS, 2, 2, ANY>(0),
+                (3, true) => self.with_tile::<S, BITS, 3, 1, ANY>(0),
+                (4, true) => self.with_tile::<S, BITS, 4, 1, ANY>(0),
+                (5, true) => self.with_tile::<S, BITS, 5, 1, ANY>(0),
+                (_, true) => {
+                    self.with_tile::<S, BITS, 3, 1, ANY>(0);
+                    self.with_tile::<S, BITS, 3, 1, ANY>(3);
+                }
             }
         }
     }
 
-    /// All `ROWS` rows, `OUTPUTS` outputs at a time, and what outputs are left one by one.
+    /// `ROWS` rows from `first` on, `OUTPUTS` outputs at a time, and what outputs are left one by
+    /// one.
     #[inline(always)]
     unsafe fn with_tile<
         S: Simd,
@@ -106,6 +114,7 @@ impl Product<'_> {
         const BLOCKS: usize,
     >(
         &mut self,
+        first: usize,
     ) {
         let columns = self.strip.columns();
         let whole = columns / OUTPUTS * OUTPUTS;
@@ -113,14 +122,15 @@ impl Product<'_> {
         // these rows.
         unsafe {
             for column in (0..whole).step_by(OUTPUTS) {
-                let sums = sums::<S, BITS, ROWS, OUTPUTS, BLOCKS>(self.strip, column, self.x, 0);
+                let sums =
+                    sums::<S, BITS, ROWS, OUTPUTS, BLOCKS>(self.strip, column, self.x, first);
                 for (row, sums) in sums.iter().enumerate() {
-                    let at = row * columns + column;
+                    let at = (first + row) * columns + column;
                     self.totals[at..at + OUTPUTS].copy_from_slice(sums);
                 }
             }
             for column in whole..columns {
-                for row in 0..ROWS {
+                for row in first..first + ROWS {
                     let [[sum]] = sums::<S, BITS, 1, 1, ANY>(self.strip, column, self.x, row);
                     self.totals[row * columns + column] = sum;
                 }

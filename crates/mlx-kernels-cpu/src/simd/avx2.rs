@@ -55,7 +55,7 @@ pub(super) unsafe fn sum8(values: __m256) -> f32 {
 ///
 /// AVX is enabled.
 #[inline(always)]
-pub(super) unsafe fn sum8_four([a, b, c, d]: [__m256; 4]) -> [f32; 4] {
+unsafe fn sum8_four([a, b, c, d]: [__m256; 4]) -> [f32; 4] {
     // SAFETY: register operations, and a store of four floats into as many.
     unsafe {
         // Lanes i and i + 4, of two vectors at a time.

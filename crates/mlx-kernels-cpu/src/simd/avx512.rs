@@ -10,7 +10,7 @@
 )]
 use std::arch::x86_64::*;
 
-use super::avx2::{sum8, sum8_four};
+use super::avx2::sum8;
 use super::layout::{LANES, byte, mask, shifts};
 use super::{Kernel, Simd};
 
@@ -93,20 +93,6 @@ unsafe fn weights<const BITS: usize>(codes: __m512i, group: &Group) -> __m512 {
     }
 }
 
-/// The lower eight lanes plus the upper eight.
-///
-/// # Safety
-///
-/// AVX-512 is enabled.
-#[inline(always)]
-unsafe fn halves(values: __m512) -> __m256 {
-    // SAFETY: register operations.
-    unsafe {
-        let high = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(values)));
-        _mm256_add_ps(_mm512_castps512_ps256(values), high)
-    }
-}
-
 impl Simd for Avx512 {
     type Wide = __m512;
     type Register = __m512;
@@ -142,13 +128,38 @@ impl Simd for Avx512 {
     #[inline(always)]
     unsafe fn sum(values: __m512) -> f32 {
         // SAFETY: register operations.
-        unsafe { sum8(halves(values)) }
+        unsafe {
+            let high = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(values)));
+            sum8(_mm256_add_ps(_mm512_castps512_ps256(values), high))
+        }
     }
 
     #[inline(always)]
     unsafe fn sum_four([a, b, c, d]: [__m512; 4]) -> [f32; 4] {
-        // SAFETY: register operations.
-        unsafe { sum8_four([halves(a), halves(b), halves(c), halves(d)]) }
+        // SAFETY: register operations, and a store of four floats into as many.
+        unsafe {
+            // Lanes i and i + 8: a in the lower half, b in the upper; likewise c and d.
+            let ab = _mm512_add_ps(
+                _mm512_shuffle_f32x4::<0b01_00_01_00>(a, b),
+                _mm512_shuffle_f32x4::<0b11_10_11_10>(a, b),
+            );
+            let cd = _mm512_add_ps(
+                _mm512_shuffle_f32x4::<0b01_00_01_00>(c, d),
+                _mm512_shuffle_f32x4::<0b11_10_11_10>(c, d),
+            );
+            // Lanes i and i + 4: a quarter each, from a to d.
+            let four = _mm512_add_ps(
+                _mm512_shuffle_f32x4::<0b10_00_10_00>(ab, cd),
+                _mm512_shuffle_f32x4::<0b11_01_11_01>(ab, cd),
+            );
+            let two = _mm512_add_ps(four, _mm512_permute_ps::<0b11_10_11_10>(four));
+            let one = _mm512_add_ps(two, _mm512_movehdup_ps(two));
+            let firsts = _mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
+            let mut sums = [0.0; 4];
+            let gathered = _mm512_permutexvar_ps(firsts, one);
+            _mm_storeu_ps(sums.as_mut_ptr(), _mm512_castps512_ps128(gathered));
+            sums
+        }
     }
 
     #[inline(always)]
