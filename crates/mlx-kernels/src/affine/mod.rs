@@ -118,11 +118,16 @@ fn run(
     }
 }
 
+/// MLX's operation. Its CUDA back end refuses a vector, so that one goes in as a row.
 fn stock(problem: &Problem, operands: &Operands, x: &Array) -> Result<Array, Error> {
     let Operands {
         w, scales, biases, ..
     } = operands;
     let (group_size, bits) = (problem.group_size, problem.bits);
+    if x.ndim() == 1 {
+        let row = stock(problem, operands, &x.reshape(&[1, problem.k])?)?;
+        return Ok(row.reshape(&[problem.n])?);
+    }
     let result = ops::quantized_matmul(x, w, scales, Some(biases), true, group_size, bits)?;
     Ok(result)
 }

@@ -58,8 +58,11 @@ static METAL: Table = Table {
     ],
 };
 
+/// The matrix-unit bodies emulate the unit with shuffles on CUDA and are not for speed there. The
+/// multi-row body takes 62, 110 and 154 us at 2, 4 and 6 rows where stock takes 106, 200 and 295
+/// (H200, 4 bits, 17408 x 5120, bfloat16); at 8 rows stock switches to tensor cores and is faster.
 static CUDA: Table = Table {
-    origin: "not measured",
+    origin: "H200, 4 bits, 17408x5120, bfloat16",
     rules: &[rule(2..=7, Choice::Rows)],
 };
 
