@@ -59,10 +59,11 @@ static METAL: Table = Table {
 };
 
 /// The matrix-unit bodies emulate the unit with shuffles on CUDA and are not for speed there. The
-/// multi-row body takes 62, 110 and 154 us at 2, 4 and 6 rows where stock takes 106, 200 and 295
-/// (H200, 4 bits, 17408 x 5120, bfloat16); at 8 rows stock switches to tensor cores and is faster.
+/// multi-row body is 1.6, 2.7, 2.8 and 3.2 times stock at 2, 4, 6 and 7 rows; at 8 rows stock turns to
+/// tensor cores and is faster. Measured with `mlxk bench 17408x5120 --every-kernel`; the runs are in
+/// `benches/results/h200`.
 static CUDA: Table = Table {
-    origin: "H200, 4 bits, 17408x5120, bfloat16",
+    origin: "H200, 3 and 4 bits, bfloat16, 17408x5120 and 5120x5120",
     rules: &[rule(2..=7, Choice::Rows)],
 };
 
