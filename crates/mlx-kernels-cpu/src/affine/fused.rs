@@ -33,7 +33,7 @@ fn ahead(words_per_row: usize, columns: usize) -> usize {
 
 /// All rows of `x`, [`MOST_ROWS`] at most, against every output of `strip`, [`MOST_OUTPUTS`] at most.
 pub(super) fn multiply(level: Level, strip: &Strip<'_>, x: &Activations, y: &Columns) {
-    let (rows, columns) = (x.rows(), strip.columns());
+    let (rows, columns) = (x.rows(), strip.columns);
     assert!(
         (1..=MOST_ROWS).contains(&rows) && columns <= MOST_OUTPUTS,
         "{rows} rows, {columns}"
@@ -116,7 +116,7 @@ impl Product<'_> {
         &mut self,
         first: usize,
     ) {
-        let columns = self.strip.columns();
+        let columns = self.strip.columns;
         let whole = columns / OUTPUTS * OUTPUTS;
         // SAFETY: the caller has the instructions enabled; the strip has these outputs, and `x`
         // these rows.
@@ -173,6 +173,7 @@ unsafe fn sums<
             BLOCKS
         };
         let ahead = ahead(strip.words_per_row, OUTPUTS);
+        let window = strip.has_windows(column + OUTPUTS);
         for positions in chunks(x.k()) {
             let mut at = x.chunk(&positions, first_row).as_ptr();
             let width = positions.len();
@@ -190,7 +191,7 @@ unsafe fn sums<
                 for _ in 0..blocks {
                     for c in 0..OUTPUTS {
                         let block = words.add(c * strip.words_per_row);
-                        let [even, odd] = S::decode::<BITS>(block, &groups[c]);
+                        let [even, odd] = S::decode::<BITS>(block, window, &groups[c]);
                         for r in 0..ROWS {
                             let x = at.add(r * width);
                             sums[r][c] = S::mul_add(even, S::load(x), sums[r][c]);

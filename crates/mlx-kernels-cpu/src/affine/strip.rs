@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use super::Problem;
 use crate::Floats;
+use crate::simd::layout::WINDOW;
 
 thread_local! {
     /// Widened scales and biases of the strip at hand, kept to save an allocation a strip.
@@ -13,7 +14,9 @@ thread_local! {
 /// The packed weights of some consecutive outputs, with their scales and biases in `f32`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Strip<'a> {
-    /// `columns * words_per_row` words.
+    /// The outputs in the strip.
+    pub(super) columns: usize,
+    /// `columns * words_per_row` words, and all that follow them in the weight.
     pub(super) words: &'a [u32],
     /// `columns * groups_per_row` scales.
     pub(super) scales: &'a [f32],
@@ -30,9 +33,10 @@ pub(super) struct Strip<'a> {
 }
 
 impl Strip<'_> {
-    /// The outputs in the strip.
-    pub(super) fn columns(&self) -> usize {
-        self.words.len() / self.words_per_row
+    /// Whether [`WINDOW`] words may be read from the start of every block of the outputs before
+    /// `end`. Only the weight's last outputs can lack them.
+    pub(super) fn has_windows(&self, end: usize) -> bool {
+        end * self.words_per_row + WINDOW <= self.words.len() + self.bits
     }
 }
 
@@ -50,23 +54,30 @@ impl Weight<'_> {
     pub(super) fn with_strip(&self, first: usize, columns: usize, body: impl FnOnce(&Strip<'_>)) {
         let words_per_row = self.problem.words_per_row();
         let groups_per_row = self.problem.groups_per_row();
-        let words = &self.words[first * words_per_row..(first + columns) * words_per_row];
+        let words = &self.words[first * words_per_row..];
         let groups = first * groups_per_row..(first + columns) * groups_per_row;
         if let (Floats::F32(scales), Floats::F32(biases)) = (self.scales, self.biases) {
-            return body(&self.strip(words, &scales[groups.clone()], &biases[groups]));
+            return body(&self.strip(columns, words, &scales[groups.clone()], &biases[groups]));
         }
         SCRATCH.with_borrow_mut(|(scales, biases)| {
             scales.resize(groups.len(), 0.0);
             biases.resize(groups.len(), 0.0);
             self.scales.widen_into(groups.start, scales);
             self.biases.widen_into(groups.start, biases);
-            body(&self.strip(words, scales, biases));
+            body(&self.strip(columns, words, scales, biases));
         });
     }
 
     /// A strip of this weight.
-    fn strip<'a>(&self, words: &'a [u32], scales: &'a [f32], biases: &'a [f32]) -> Strip<'a> {
+    fn strip<'a>(
+        &self,
+        columns: usize,
+        words: &'a [u32],
+        scales: &'a [f32],
+        biases: &'a [f32],
+    ) -> Strip<'a> {
         Strip {
+            columns,
             words,
             scales,
             biases,
@@ -74,6 +85,34 @@ impl Weight<'_> {
             words_per_row: self.problem.words_per_row(),
             groups_per_row: self.problem.groups_per_row(),
             group_size: self.problem.group_size(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_end_with_the_weight() {
+        for bits in [2, 3, 4, 5, 6, 8] {
+            let problem = Problem::new(1, 12, 32, bits, 32).expect("a valid problem");
+            let (words, parameters) = (vec![0; 12 * bits], [0.0; 12]);
+            let scales = Floats::F32(&parameters);
+            let weight = Weight {
+                problem,
+                words: &words,
+                scales,
+                biases: scales,
+            };
+            for (first, columns) in [(0, 12), (0, 4), (5, 7)] {
+                weight.with_strip(first, columns, |strip| {
+                    for end in 1..=columns {
+                        let last_block = (first + end - 1) * bits;
+                        assert_eq!(strip.has_windows(end), last_block + WINDOW <= words.len());
+                    }
+                });
+            }
         }
     }
 }

@@ -65,7 +65,7 @@ fn multiply_rows(
     workspace: &mut Workspace,
     y: &Columns,
 ) {
-    let columns = strip.columns();
+    let columns = strip.columns;
     // The accumulators of all rows and `COLUMNS` outputs.
     let stride = rows.len() * COLUMNS * LANES;
     workspace.sums.resize(columns.div_ceil(COLUMNS) * stride);
@@ -149,7 +149,8 @@ impl Decode<'_> {
             let first = column * strip.groups_per_row + self.positions.start / strip.group_size;
             let scales = &strip.scales[first..first + groups];
             let biases = &strip.biases[first..first + groups];
-            let words = &strip.words[word..word + groups * blocks * BITS];
+            let words = &strip.words[word..];
+            let window = strip.has_windows(column + 1);
             let weights = &mut tile[..groups * blocks * BLOCK];
             // SAFETY: the caller has the instructions enabled, and the slices hold `groups` groups
             // of `blocks` blocks, packed and decoded. What is asked for in advance need not exist.
@@ -159,7 +160,7 @@ impl Decode<'_> {
                     let group = S::group::<BITS>(*scale, *bias);
                     for _ in 0..blocks {
                         S::prefetch(words.wrapping_add(TILE * strip.words_per_row));
-                        let [even, odd] = S::decode::<BITS>(words, &group);
+                        let [even, odd] = S::decode::<BITS>(words, window, &group);
                         S::store(to, even);
                         S::store(to.add(LANES), odd);
                         words = words.add(BITS);

@@ -131,9 +131,9 @@ const fn present(bits: usize) -> [i32; 8] {
 ///
 /// # Safety
 ///
-/// `words` points at `BITS` words; AVX2 is enabled.
+/// `words` points at `BITS` words, or a window if `window`; AVX2 is enabled.
 #[inline(always)]
-unsafe fn pairs<const BITS: usize>(words: *const u32, part: usize) -> __m256i {
+unsafe fn pairs<const BITS: usize>(words: *const u32, window: bool, part: usize) -> __m256i {
     // SAFETY: 4-bit blocks have 16 bytes, 8-bit ones 32, and the mask admits `BITS` words. The
     // tables are as long as the registers that they are read into.
     unsafe {
@@ -150,7 +150,11 @@ unsafe fn pairs<const BITS: usize>(words: *const u32, part: usize) -> __m256i {
                 let spread = _mm256_loadu_si256(spreads[part].as_ptr().cast());
                 let shifts = const { shifts(BITS) };
                 let shifts = _mm256_loadu_si256(shifts[8 * part..].as_ptr().cast());
-                let block = _mm256_maskload_epi32(words.cast(), present);
+                let block = if window {
+                    _mm256_loadu_si256(words.cast())
+                } else {
+                    _mm256_maskload_epi32(words.cast(), present)
+                };
                 let words = _mm256_permutevar8x32_epi32(block, gather);
                 _mm256_srlv_epi32(_mm256_shuffle_epi8(words, spread), shifts)
             }
@@ -243,10 +247,17 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn decode<const BITS: usize>(words: *const u32, group: &Group) -> [Self::Wide; 2] {
+    unsafe fn decode<const BITS: usize>(
+        words: *const u32,
+        window: bool,
+        group: &Group,
+    ) -> [Self::Wide; 2] {
         // SAFETY: the caller vouches for `BITS` words.
         unsafe {
-            let (low, high) = (pairs::<BITS>(words, 0), pairs::<BITS>(words, 1));
+            let (low, high) = (
+                pairs::<BITS>(words, window, 0),
+                pairs::<BITS>(words, window, 1),
+            );
             let shift = _mm256_set1_epi32(BITS as i32);
             let (odd_low, odd_high) = (
                 _mm256_srlv_epi32(low, shift),

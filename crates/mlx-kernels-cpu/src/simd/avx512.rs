@@ -52,16 +52,21 @@ const fn spread(bits: usize) -> [u8; 64] {
 ///
 /// # Safety
 ///
-/// `words` points at `BITS` words; AVX-512 is enabled.
+/// `words` points at `BITS` words, or a window if `window`; AVX-512 is enabled.
 #[inline(always)]
-unsafe fn pairs<const BITS: usize>(words: *const u32) -> __m512i {
+unsafe fn pairs<const BITS: usize>(words: *const u32, window: bool) -> __m512i {
     // SAFETY: 4-bit blocks have 16 bytes, 8-bit ones 32, and the masks admit `BITS` words.
     unsafe {
         match BITS {
             4 => _mm512_cvtepu8_epi32(_mm_loadu_si128(words.cast())),
             8 => _mm512_cvtepu16_epi32(_mm256_loadu_si256(words.cast())),
             _ => {
-                let block = _mm256_maskz_loadu_epi32(((1u32 << BITS) - 1) as u8, words.cast());
+                let block = match (BITS, window) {
+                    (2, _) => _mm256_castsi128_si256(_mm_loadl_epi64(words.cast())),
+                    (3, true) => _mm256_castsi128_si256(_mm_loadu_si128(words.cast())),
+                    (_, true) => _mm256_loadu_si256(words.cast()),
+                    _ => _mm256_maskz_loadu_epi32(((1u32 << BITS) - 1) as u8, words.cast()),
+                };
                 let spread = const { spread(BITS) };
                 let spread = _mm512_loadu_si512(spread.as_ptr().cast());
                 let shifts = const { shifts(BITS) };
@@ -183,10 +188,14 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn decode<const BITS: usize>(words: *const u32, group: &Group) -> [__m512; 2] {
+    unsafe fn decode<const BITS: usize>(
+        words: *const u32,
+        window: bool,
+        group: &Group,
+    ) -> [__m512; 2] {
         // SAFETY: the caller vouches for `BITS` words.
         unsafe {
-            let pairs = pairs::<BITS>(words);
+            let pairs = pairs::<BITS>(words, window);
             let odd = _mm512_srlv_epi32(pairs, _mm512_set1_epi32(BITS as i32));
             [weights::<BITS>(pairs, group), weights::<BITS>(odd, group)]
         }

@@ -12,6 +12,10 @@ pub(crate) const LANES: usize = 16;
 /// Weights in a block: two a lane.
 pub(crate) const BLOCK: usize = 2 * LANES;
 
+/// Words that a level reads of a block where it may read on past the block's end: loads of whole
+/// registers are cheaper than loads of just a block.
+pub(crate) const WINDOW: usize = 8;
+
 /// The bits of one weight, set.
 pub(crate) const fn mask(bits: usize) -> u32 {
     (1 << bits) - 1

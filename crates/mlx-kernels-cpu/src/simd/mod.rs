@@ -132,10 +132,15 @@ pub(crate) trait Simd: Copy {
 
     /// Prepares the decoding of a group's codes.
     unsafe fn group<const BITS: usize>(scale: f32, bias: f32) -> Self::Group;
-    /// Reads one block (`BITS` words: 32 weights, no byte more) and gives its weights
+    /// Reads one block (`BITS` words: 32 weights; [`layout::WINDOW`] words if `window` says that they
+    /// are there) and gives its weights
     /// `scale * q + bias`, rounded once where the level has fused multiply-add: the even ones,
     /// then the odd ones.
-    unsafe fn decode<const BITS: usize>(words: *const u32, group: &Self::Group) -> [Self::Wide; 2];
+    unsafe fn decode<const BITS: usize>(
+        words: *const u32,
+        window: bool,
+        group: &Self::Group,
+    ) -> [Self::Wide; 2];
 
     /// Reads one register of floats.
     unsafe fn load_register(from: *const f32) -> Self::Register;

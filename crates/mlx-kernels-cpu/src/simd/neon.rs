@@ -193,7 +193,11 @@ impl Simd for Neon {
     }
 
     #[inline(always)]
-    unsafe fn decode<const BITS: usize>(words: *const u32, group: &Group) -> [Self::Wide; 2] {
+    unsafe fn decode<const BITS: usize>(
+        words: *const u32,
+        _window: bool,
+        group: &Group,
+    ) -> [Self::Wide; 2] {
         // SAFETY: the caller vouches for `BITS` words.
         unsafe {
             let pairs = [

@@ -62,7 +62,11 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    unsafe fn decode<const BITS: usize>(words: *const u32, group: &Group) -> [Self::Wide; 2] {
+    unsafe fn decode<const BITS: usize>(
+        words: *const u32,
+        _window: bool,
+        group: &Group,
+    ) -> [Self::Wide; 2] {
         let mut bytes = [0; 4 * 8 + 1];
         for word in 0..BITS {
             // SAFETY: a block has `BITS` words.
