@@ -161,8 +161,9 @@ unsafe fn sums<
     x: &Activations,
     first_row: usize,
 ) -> [[f32; OUTPUTS]; ROWS] {
-    // SAFETY: pointers stay within the output's words and groups and the rows' chunks, all of
-    // which cover the inner width that the loops run over.
+    // SAFETY: pointers stay within the outputs' words and groups and the rows' chunks, all of
+    // which cover the inner width that the loops run over; past the words only where
+    // `has_windows` vouches for more.
     unsafe {
         let mut sums = [[S::zero(); OUTPUTS]; ROWS];
         let mut words = strip.words.as_ptr().add(column * strip.words_per_row);
