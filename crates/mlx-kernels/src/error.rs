@@ -46,6 +46,10 @@ pub enum Error {
         expected: String,
     },
 
+    /// A trellis weight's arrays and its configuration entry do not go together.
+    #[error("[trellis_matmul] {0}")]
+    Trellis(#[from] trellis_codec::Error),
+
     /// MLX refused.
     #[error(transparent)]
     Mlx(#[from] mlx_rs::error::Exception),

@@ -4,6 +4,8 @@
 //! best kernel for its device and shape, or MLX's own operation where none fits. [`Context`] says
 //! what that is decided for, and [`affine::plan`] what is decided.
 //!
+//! [`trellis::matmul`] multiplies by weights in trellis codes, which MLX itself does not have.
+//!
 //! [`shaders`] holds the Metal bodies in `kernels/`, which also run on CUDA and in a simulator.
 
 pub mod affine;
@@ -16,6 +18,7 @@ pub mod ops;
 pub mod sampling;
 pub mod shaders;
 pub mod simulator;
+pub mod trellis;
 
 pub use context::{Context, with_context};
 pub use error::Error;
