@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use mlx_rs::{Array, Dtype};
+use trellis_codec::ModuleEntry;
 
 use crate::config::Declared;
 use crate::config::{ModelConfig, QuantizationScheme, RopeScaling};
 use crate::error::{ModelError, Result};
 use crate::gguf;
 use crate::hf::{Folder, read_json, read_json_if_present};
-use crate::weight::{QuantizedWeight, Weight};
+use crate::weight::{QuantizedWeight, TrellisMatrix, Weight};
 
 /// Tensors by Hugging Face name, taken out one by one as layers are built.
 pub(crate) struct Checkpoint {
@@ -103,6 +104,9 @@ impl Checkpoint {
             .quantization
             .as_ref()
             .map(|config| config.declared(path));
+        if let Some(Declared::Trellis(entry)) = &declared {
+            return self.trellis(path, entry, [rows, columns]);
+        }
         if !self.contains(&scales_name) {
             if let Some(Declared::Exactly(scheme)) = declared {
                 return Err(ModelError::Quantization {
@@ -125,7 +129,16 @@ impl Checkpoint {
         Ok(Weight::Quantized(weight))
     }
 
-    fn take(&mut self, name: &str) -> Result<Array> {
+    fn trellis(&mut self, path: &str, entry: &ModuleEntry, shape: [i32; 2]) -> Result<Weight> {
+        let name = format!("{path}.weight");
+        let codes = self.take(&name)?;
+        // The scales stay as they are: they are few, and another type would change every weight.
+        let scales = self.take(&format!("{path}.scales"))?;
+        TrellisMatrix::new(&name, shape, codes, scales, entry).map(Weight::Trellis)
+    }
+
+    /// Takes out a tensor as it is stored.
+    pub(crate) fn take(&mut self, name: &str) -> Result<Array> {
         self.tensors
             .remove(name)
             .ok_or_else(|| ModelError::MissingTensor { name: name.into() })
@@ -161,6 +174,7 @@ fn check_declared(
     let expected = match declared {
         None => return Ok(()),
         Some(Declared::Unquantized) => "unquantized by config.json".to_owned(),
+        Some(Declared::Trellis(entry)) => format!("{}-bit trellis codes", entry.bits),
         Some(Declared::Default(said) | Declared::Exactly(said)) if said == scheme => return Ok(()),
         Some(Declared::Default(said) | Declared::Exactly(said)) => {
             format!("{said} by config.json")

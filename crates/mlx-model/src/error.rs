@@ -125,6 +125,14 @@ pub enum ModelError {
         /// What it must be.
         expected: String,
     },
+    /// A tensor in trellis codes does not fit its configuration entry.
+    #[error("trellis tensor `{name}`: {source}")]
+    Trellis {
+        /// Name of the tensor of codes.
+        name: String,
+        /// What does not fit.
+        source: mlx_kernels::Error,
+    },
     /// No tokens were given to start from.
     #[error("the prompt holds no tokens, expected at least one")]
     EmptyPrompt,

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use mlx_rs::{Array, fast, ops::indexing};
 
 use crate::error::Result;
-use crate::weight::QuantizedWeight;
+use crate::weight::{QuantizedWeight, TrellisMatrix};
 
 /// A lazy product, and what computes it.
 #[derive(Debug, Clone)]
@@ -37,6 +37,12 @@ pub trait Kernels {
     /// # Errors
     /// Any error of the kernel or of MLX.
     fn quantized_matmul(&self, x: &Array, weight: &QuantizedWeight) -> Result<Product>;
+
+    /// The same for a weight in trellis codes.
+    ///
+    /// # Errors
+    /// Any error of the kernel or of MLX.
+    fn trellis_matmul(&self, x: &Array, weight: &TrellisMatrix) -> Result<Product>;
 
     /// The residual stream's step: `x + residual`, and its RMS norm scaled by `weight`.
     ///

@@ -52,4 +52,4 @@ pub use layers::Pass;
 pub use model::{LoadOptions, Model};
 pub use tokenizer::{ChatTemplate, Message, Role, TextStream, Tokenizer};
 pub use usage::{LayerKind, Usage, UsageLine};
-pub use weight::{QuantizedWeight, Weight};
+pub use weight::{QuantizedWeight, TrellisMatrix, Weight};

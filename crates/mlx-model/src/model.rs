@@ -12,6 +12,7 @@ use crate::config::{ModelConfig, QuantizationScheme};
 use crate::error::{ModelError, Result};
 use crate::layers::{Block, Embedding, Linear, Pass, Residual, Rope};
 use crate::usage::LayerKind;
+use crate::weight::Weight;
 
 /// How a model is loaded.
 #[derive(Debug, Clone, Copy, Default)]
@@ -52,8 +53,16 @@ impl Model {
         let mut checkpoint = Checkpoint::open(path, options.dtype)?;
         let mut config = checkpoint.config.clone();
         let (vocabulary, hidden) = (config.vocabulary, config.hidden_size);
-        let embedding =
-            Embedding::new(checkpoint.weight("model.embed_tokens", vocabulary, hidden)?);
+        let table = checkpoint.weight("model.embed_tokens", vocabulary, hidden)?;
+        if let Weight::Trellis(table) = &table {
+            return Err(ModelError::Quantization {
+                name: "model.embed_tokens.weight".into(),
+                what: "format",
+                found: table.format(),
+                expected: "affine or unquantized: rows are looked up one by one".into(),
+            });
+        }
+        let embedding = Embedding::new(table);
         let rope = Rope::new(&config.rope);
         let blocks = (0..config.layers)
             .map(|layer| Block::load(&mut checkpoint, &config, layer, &rope))

@@ -1,11 +1,15 @@
 //! Weight matrices, as they are stored.
 
+mod trellis;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mlx_rs::{Array, Dtype, ops};
 
 use crate::config::QuantizationScheme;
 use crate::error::{ModelError, Result};
+
+pub use trellis::TrellisMatrix;
 
 /// A matrix in MLX's affine format: `weight = scale * q + bias`, with one scale and one bias for
 /// each group of consecutive weights in a row.
@@ -22,6 +26,10 @@ pub struct QuantizedWeight {
 
 /// Names weights within the process, so that what is derived from one can be kept and found.
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+fn next_id() -> u64 {
+    NEXT_ID.fetch_add(1, Ordering::Relaxed)
+}
 
 impl QuantizedWeight {
     /// Puts the three arrays of a `[rows, columns]` matrix together.
@@ -63,7 +71,7 @@ impl QuantizedWeight {
                 expected: format!("the scales' {:?}", scales.shape()),
             });
         }
-        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let id = next_id();
         Ok(Self {
             packed,
             scales,
@@ -219,6 +227,8 @@ pub enum Weight {
     Dense(Array),
     /// MLX's affine format.
     Quantized(QuantizedWeight),
+    /// Trellis codes.
+    Trellis(TrellisMatrix),
 }
 
 impl Weight {
@@ -228,6 +238,7 @@ impl Weight {
         match self {
             Self::Dense(weight) => format!("{:?}", weight.dtype()).to_lowercase(),
             Self::Quantized(weight) => weight.scheme().to_string(),
+            Self::Trellis(weight) => weight.format(),
         }
     }
 
@@ -239,6 +250,7 @@ impl Weight {
         match self {
             Self::Dense(weight) => Ok(weight.as_dtype(Dtype::Float32)?),
             Self::Quantized(weight) => weight.dequantize(),
+            Self::Trellis(weight) => weight.decode(),
         }
     }
 

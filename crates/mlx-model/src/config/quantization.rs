@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use trellis_codec::{MODE, ModuleEntry};
 
 use crate::error::{ModelError, Result};
 
@@ -54,17 +55,27 @@ impl std::fmt::Display for QuantizationScheme {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QuantizationConfig {
     default: Option<QuantizationScheme>,
-    /// `None` stands for the `false` entries: layers left unquantized.
-    overrides: BTreeMap<String, Option<QuantizationScheme>>,
+    overrides: BTreeMap<String, Override>,
+}
+
+/// The entry of one layer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Override {
+    /// `false`: left unquantized.
+    Unquantized,
+    Affine(QuantizationScheme),
+    Trellis(ModuleEntry),
 }
 
 /// What the configuration says of one layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Declared {
     /// Quantized so, if its tensors are quantized at all.
     Default(QuantizationScheme),
     /// Quantized so.
     Exactly(QuantizationScheme),
+    /// In trellis codes.
+    Trellis(ModuleEntry),
     /// Not quantized.
     Unquantized,
 }
@@ -73,7 +84,8 @@ impl QuantizationConfig {
     /// Reads the block: a default, and entries keyed by layer path that replace it.
     ///
     /// # Errors
-    /// [`ModelError::Invalid`] for an entry of another kind, or for a mode other than affine.
+    /// [`ModelError::Invalid`] for an entry of another kind, for a default mode other than affine,
+    /// or for a layer's mode other than affine and trellis.
     pub fn from_json(block: &Value) -> Result<Self> {
         let entries = block.as_object().ok_or_else(|| {
             ModelError::invalid("`quantization` in config.json", block, "an object")
@@ -83,10 +95,10 @@ impl QuantizationConfig {
         for (key, entry) in entries {
             match entry {
                 Value::Bool(false) => {
-                    overrides.insert(key.clone(), None);
+                    overrides.insert(key.clone(), Override::Unquantized);
                 }
                 Value::Object(_) => {
-                    overrides.insert(key.clone(), Some(scheme(key, entry)?));
+                    overrides.insert(key.clone(), layer_entry(key, entry)?);
                 }
                 // bits, group_size, mode, quant_method and whatever else describes the default.
                 _ => {}
@@ -99,11 +111,23 @@ impl QuantizationConfig {
     #[must_use]
     pub fn declared(&self, path: &str) -> Declared {
         match (self.overrides.get(path), self.default) {
-            (Some(Some(scheme)), _) => Declared::Exactly(*scheme),
+            (Some(Override::Affine(scheme)), _) => Declared::Exactly(*scheme),
+            (Some(Override::Trellis(entry)), _) => Declared::Trellis(entry.clone()),
             (None, Some(scheme)) => Declared::Default(scheme),
-            (Some(None), _) | (None, None) => Declared::Unquantized,
+            (Some(Override::Unquantized), _) | (None, None) => Declared::Unquantized,
         }
     }
+}
+
+fn layer_entry(key: &str, entry: &Value) -> Result<Override> {
+    if entry.get("mode").and_then(Value::as_str) != Some(MODE) {
+        return scheme(key, entry).map(Override::Affine);
+    }
+    ModuleEntry::from_json(entry)
+        .map(Override::Trellis)
+        .map_err(|error| {
+            ModelError::invalid(format!("quantization of `{key}`"), entry, error.to_string())
+        })
 }
 
 fn scheme(key: &str, entry: &Value) -> Result<QuantizationScheme> {

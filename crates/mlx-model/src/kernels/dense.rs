@@ -7,14 +7,14 @@ use mlx_rs::{Array, Dtype};
 
 use super::{Kernels, Product, float64};
 use crate::error::Result;
-use crate::weight::QuantizedWeight;
+use crate::weight::{QuantizedWeight, TrellisMatrix};
 
 /// Dequantizes each matrix to float32, once, and multiplies with it; the result is rounded to the
 /// activations' dtype. What the other kernels approximate.
 #[derive(Debug)]
 pub struct Dense {
     sums: Sums,
-    /// Dequantized matrices by [`QuantizedWeight::id`]: 4 bytes of memory a weight.
+    /// Decoded matrices by the weight's id: 4 bytes of memory a weight.
     kept: RefCell<HashMap<u64, Array>>,
 }
 
@@ -46,14 +46,27 @@ impl Dense {
         }
     }
 
-    fn matrix(&self, weight: &QuantizedWeight) -> Result<Array> {
-        if let Some(matrix) = self.kept.borrow().get(&weight.id()) {
+    /// The matrix of the weight `id`, which `decode` makes when it is first asked for.
+    fn matrix(&self, id: u64, decode: impl FnOnce() -> Result<Array>) -> Result<Array> {
+        if let Some(matrix) = self.kept.borrow().get(&id) {
             return Ok(matrix.clone());
         }
-        let matrix = weight.dequantize()?;
+        let matrix = decode()?;
         matrix.eval()?;
-        self.kept.borrow_mut().insert(weight.id(), matrix.clone());
+        self.kept.borrow_mut().insert(id, matrix.clone());
         Ok(matrix)
+    }
+
+    fn multiply(&self, x: &Array, matrix: &Array) -> Result<Product> {
+        let wide = x.as_dtype(Dtype::Float32)?;
+        let (product, kernel) = match self.sums {
+            Sums::Float64 => (float64::matmul(&wide, matrix)?, "float64 sums"),
+            Sums::Device => (wide.matmul(matrix.t())?, "mlx float32 matmul"),
+        };
+        Ok(Product {
+            output: product.as_dtype(x.dtype())?,
+            kernel: kernel.into(),
+        })
     }
 }
 
@@ -63,15 +76,10 @@ impl Kernels for Dense {
     }
 
     fn quantized_matmul(&self, x: &Array, weight: &QuantizedWeight) -> Result<Product> {
-        let matrix = self.matrix(weight)?;
-        let wide = x.as_dtype(Dtype::Float32)?;
-        let (product, kernel) = match self.sums {
-            Sums::Float64 => (float64::matmul(&wide, &matrix)?, "float64 sums"),
-            Sums::Device => (wide.matmul(matrix.t())?, "mlx float32 matmul"),
-        };
-        Ok(Product {
-            output: product.as_dtype(x.dtype())?,
-            kernel: kernel.into(),
-        })
+        self.multiply(x, &self.matrix(weight.id(), || weight.dequantize())?)
+    }
+
+    fn trellis_matmul(&self, x: &Array, weight: &TrellisMatrix) -> Result<Product> {
+        self.multiply(x, &self.matrix(weight.id(), || weight.decode())?)
     }
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use mlx_kernels::affine::{self, Plan};
-use mlx_kernels::{Context, norm, sampling, with_context};
+use mlx_kernels::{Context, norm, sampling, trellis, with_context};
 use mlx_rs::Array;
 
 use super::{Kernels, Product};
 use crate::error::Result;
-use crate::weight::QuantizedWeight;
+use crate::weight::{QuantizedWeight, TrellisMatrix};
 
 /// Runs the operations of `mlx_kernels` under a context: on the back end, and with the demands,
 /// that it holds.
@@ -53,6 +53,15 @@ impl Kernels for Extension {
         Ok(Product {
             output: planned.result.as_dtype(x.dtype())?,
             kernel,
+        })
+    }
+
+    fn trellis_matmul(&self, x: &Array, weight: &TrellisMatrix) -> Result<Product> {
+        let weight = weight.weight();
+        let output = with_context(&self.context, || trellis::matmul(x, weight))?;
+        Ok(Product {
+            output,
+            kernel: trellis::plan(&self.context, weight).to_string().into(),
         })
     }
 

@@ -1,10 +1,10 @@
 //! MLX's own operations.
 
-use mlx_rs::{Array, ops};
+use mlx_rs::{Array, Dtype, ops};
 
 use super::{Kernels, Product};
 use crate::error::Result;
-use crate::weight::QuantizedWeight;
+use crate::weight::{QuantizedWeight, TrellisMatrix};
 
 /// Runs every operation as MLX ships it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,6 +30,15 @@ impl Kernels for Stock {
         Ok(Product {
             output: product.as_dtype(x.dtype())?,
             kernel: "mlx quantized_matmul".into(),
+        })
+    }
+
+    /// MLX has no operation for trellis codes: they are decoded to float32, anew each time.
+    fn trellis_matmul(&self, x: &Array, weight: &TrellisMatrix) -> Result<Product> {
+        let product = x.as_dtype(Dtype::Float32)?.matmul(weight.decode()?.t())?;
+        Ok(Product {
+            output: product.as_dtype(x.dtype())?,
+            kernel: "decode + mlx float32 matmul".into(),
         })
     }
 }

@@ -54,6 +54,7 @@ impl Linear {
                 kernel: "mlx matmul".into(),
             },
             Weight::Quantized(weight) => pass.kernels.quantized_matmul(x, weight)?,
+            Weight::Trellis(weight) => pass.kernels.trellis_matmul(x, weight)?,
         };
         if let Some(usage) = pass.usage {
             let rows = x.size() / x.dim(-1) as usize;
@@ -102,6 +103,8 @@ impl Embedding {
         let rows = match &self.weight {
             Weight::Dense(weight) => weight.take_axis(tokens, 0)?,
             Weight::Quantized(weight) => weight.gather(tokens)?,
+            // A table in trellis codes is refused where models are loaded; this is its meaning.
+            Weight::Trellis(weight) => weight.decode()?.take_axis(tokens, 0)?,
         };
         Ok(rows.as_dtype(dtype)?)
     }
@@ -116,6 +119,9 @@ fn weight_arrays<'a>(weight: &'a Weight, arrays: &mut Vec<&'a Array>) {
         Weight::Dense(weight) => arrays.push(weight),
         Weight::Quantized(weight) => {
             arrays.extend([weight.packed(), weight.scales(), weight.biases()]);
+        }
+        Weight::Trellis(matrix) => {
+            arrays.extend([matrix.weight().codes(), matrix.weight().scales()]);
         }
     }
 }

@@ -10,3 +10,4 @@ mod reference;
 mod smollm2;
 mod tiny;
 mod tokenizer;
+mod trellis;
