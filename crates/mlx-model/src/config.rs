@@ -4,6 +4,7 @@ mod gguf;
 mod hf;
 mod quantization;
 mod rope;
+mod to_hf;
 
 pub(crate) use hf::eos_tokens;
 pub use quantization::{Declared, QuantizationConfig, QuantizationScheme};

@@ -133,6 +133,49 @@ pub enum ModelError {
         /// What does not fit.
         source: mlx_kernels::Error,
     },
+    /// A matrix cannot be put into trellis codes.
+    #[error("`{name}` cannot be encoded: {source}")]
+    Encode {
+        /// Path of the layer.
+        name: String,
+        /// Why.
+        source: trellis_codec::Error,
+    },
+    /// The operating system refused to write a file.
+    #[error("{}: cannot be written: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: std::io::Error,
+    },
+    /// The output is there already.
+    #[error("{}: exists; outputs are only written anew", path.display())]
+    OutputExists {
+        /// The output.
+        path: PathBuf,
+    },
+    /// A partial output is of another run than this one.
+    #[error(
+        "{}: a partial output with another {what}: {found}, not {expected}; run with its arguments to go on, or delete it",
+        path.display()
+    )]
+    Resume {
+        /// The partial output.
+        path: PathBuf,
+        /// What differs.
+        what: String,
+        /// What the partial output was begun with.
+        found: String,
+        /// What this run was asked for.
+        expected: String,
+    },
+    /// Another process writes to a partial output.
+    #[error("{}: in use by another process", path.display())]
+    Busy {
+        /// The partial output.
+        path: PathBuf,
+    },
     /// No tokens were given to start from.
     #[error("the prompt holds no tokens, expected at least one")]
     EmptyPrompt,

@@ -24,6 +24,8 @@
 //! # Ok::<(), mlx_model::ModelError>(())
 //! ```
 //!
+//! [`quantize::quantize`] writes a model anew in trellis codes or in MLX's affine mode.
+//!
 //! Files are not trusted: sizes, offsets, dtypes and shapes are checked before memory is touched, and
 //! an error says what was found and what was expected.
 
@@ -40,6 +42,7 @@ pub mod kernels;
 pub mod kl;
 mod layers;
 mod model;
+pub mod quantize;
 mod tokenizer;
 mod usage;
 mod weight;

@@ -1,10 +1,12 @@
 //! Text to tokens and back, and chat templates.
 
 mod chat;
+mod export;
 mod gguf;
 mod stream;
 
 pub use chat::{ChatTemplate, Message, Role};
+pub(crate) use export::files;
 pub use stream::TextStream;
 
 use std::path::Path;

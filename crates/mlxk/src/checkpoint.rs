@@ -1,6 +1,6 @@
 //! The arguments that name a model, and loading it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::Context as _;
@@ -62,6 +62,12 @@ impl FromStr for SchemeArg {
 impl ModelArgs {
     /// Loads the model as the file has it: [`Self::requantize`] is the caller's to apply.
     pub fn load_model(&self, context: &Context) -> anyhow::Result<Model> {
+        self.load_other(&self.model, context)
+            .context("loading the model")
+    }
+
+    /// Loads the model at `path` with its numbers held as this one's are.
+    pub fn load_other(&self, path: &Path, context: &Context) -> anyhow::Result<Model> {
         let dtype = match self.dtype {
             DtypeArg::Auto if matches!(context.backend(), Backend::Cpu | Backend::Sim) => {
                 Some(Dtype::Float32)
@@ -71,7 +77,7 @@ impl ModelArgs {
             DtypeArg::F16 => Some(Dtype::Float16),
             DtypeArg::Bf16 => Some(Dtype::Bfloat16),
         };
-        Model::load(&self.model, LoadOptions { dtype }).context("loading the model")
+        Ok(Model::load(path, LoadOptions { dtype })?)
     }
 
     /// Loads the model's tokenizer.

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{bench as bench_command, doctor, generate, kl, plan, verify};
+use commands::{bench as bench_command, doctor, generate, kl, plan, quantize, verify};
 
 /// Quantized-matmul kernels for MLX: what they would do here, and what they do to a model's output.
 #[derive(Debug, Parser)]
@@ -40,6 +40,8 @@ enum Command {
     Kl(kl::Args),
     /// Show the kernel chosen for given shapes, by rows.
     Plan(plan::Args),
+    /// Write a model anew with its projections quantized.
+    Quantize(quantize::Args),
     /// Run every kernel over its cases against float64 references.
     Verify(verify::Args),
 }
@@ -68,6 +70,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Generate(args) => generate::run(args, &context),
         Command::Kl(args) => kl::run(args, &context),
         Command::Plan(args) => plan::run(args, &context),
+        Command::Quantize(args) => quantize::run(args),
         Command::Verify(args) => verify::run(args, &context),
     }
 }

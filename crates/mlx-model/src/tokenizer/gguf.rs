@@ -18,6 +18,12 @@ const LLAMA3_WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L
 const QWEN2_WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 pub(super) fn build(header: &Header) -> Result<tokenizers::Tokenizer> {
+    tokenizers::Tokenizer::from_bytes(document(header)?.to_string())
+        .map_err(|error| ModelError::Tokenizer(format!("{}: {error}", header.path().display())))
+}
+
+/// The contents of a `tokenizer.json`.
+pub(super) fn document(header: &Header) -> Result<Json> {
     let model = header.required_text("tokenizer.ggml.model")?;
     if model != "gpt2" {
         return Err(ModelError::invalid(
@@ -29,7 +35,7 @@ pub(super) fn build(header: &Header) -> Result<tokenizers::Tokenizer> {
     let tokens = header.required_texts("tokenizer.ggml.tokens")?;
     let merges = header.required_texts("tokenizer.ggml.merges")?;
     let words = header.text("tokenizer.ggml.pre").unwrap_or("gpt-2");
-    let document = json!({
+    Ok(json!({
         "version": "1.0",
         "added_tokens": added_tokens(header, tokens),
         "normalizer": if words == "qwen2" { json!({"type": "NFC"}) } else { Json::Null },
@@ -42,9 +48,7 @@ pub(super) fn build(header: &Header) -> Result<tokenizers::Tokenizer> {
             "vocab": vocabulary(tokens),
             "merges": merges.iter().map(|merge| pair(merge)).collect::<Result<Vec<_>>>()?,
         },
-    });
-    tokenizers::Tokenizer::from_bytes(document.to_string())
-        .map_err(|error| ModelError::Tokenizer(format!("{}: {error}", header.path().display())))
+    }))
 }
 
 fn vocabulary(tokens: &[String]) -> Json {

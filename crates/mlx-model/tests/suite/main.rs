@@ -6,6 +6,7 @@ mod generation;
 mod gguf_bytes;
 mod gguf_errors;
 mod kl;
+mod quantize;
 mod reference;
 mod smollm2;
 mod tiny;

@@ -3,7 +3,7 @@
 mod gate;
 mod render;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
@@ -44,6 +44,11 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Baseline::Stock)]
     baseline: Baseline,
 
+    /// The original of --model, for --baseline original: a GGUF file or folder with the same
+    /// vocabulary.
+    #[arg(long, value_name = "PATH", conflicts_with = "requantize")]
+    reference_model: Option<PathBuf>,
+
     /// Leave out the runs that only show whether stock MLX or the candidate is nearer to dense.
     #[arg(long)]
     no_reference: bool,
@@ -67,7 +72,7 @@ enum Baseline {
     Stock,
     /// The same weights dequantized to float32, and plain products (summed in float64 on the CPU)
     Dense,
-    /// The file's weights before --requantize, dequantized to float32
+    /// The weights of --reference-model, or the file's before --requantize, dequantized to float32
     Original,
 }
 
@@ -81,21 +86,37 @@ const GATE_FAILED: u8 = 3;
 /// Measures, prints, and fails if a gate does not hold.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     ensure!(
-        args.baseline != Baseline::Original || args.model.requantize.is_some(),
-        "--baseline original needs --requantize: without it the weights are the file's own"
+        args.baseline != Baseline::Original
+            || args.model.requantize.is_some()
+            || args.reference_model.is_some(),
+        "--baseline original needs --reference-model or --requantize: without them the weights are \
+         the file's own"
+    );
+    ensure!(
+        args.baseline == Baseline::Original || args.reference_model.is_none(),
+        "--reference-model is for --baseline original"
     );
     let tokenizer = args.model.load_tokenizer()?;
     let tokens = args.read_tokens(&tokenizer)?;
     let windows = windows(&tokens, args.window, &tokenizer.prefix()?)?;
 
-    let original = args.model.load_model(context)?;
+    let loaded = args.model.load_model(context)?;
     let requantized = match args.model.requantize {
-        Some(SchemeArg(scheme)) => Some(original.requantize(scheme)?),
+        Some(SchemeArg(scheme)) => Some(loaded.requantize(scheme)?),
         None => None,
     };
-    let model = requantized.as_ref().unwrap_or(&original);
+    let reference = match &args.reference_model {
+        Some(path) => {
+            args.check_same_tokens(path, &tokens)?;
+            let reference = args.model.load_other(path, context);
+            Some(reference.context("loading the reference model")?)
+        }
+        None => None,
+    };
+    let model = requantized.as_ref().unwrap_or(&loaded);
+    let original = reference.as_ref().unwrap_or(&loaded);
     let plan = ArmPlan::new(args, context);
-    let (arms, pairs) = plan.arms(model, &original);
+    let (arms, pairs) = plan.arms(model, original);
 
     let bar = progress_bar(windows.iter().map(Vec::len).sum());
     let options = KlOptions {
@@ -112,6 +133,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if args.json {
         let report = json!({
             "model": args.model.name(),
+            "reference_model": args.reference_model,
             "dtype": dtype_name(model.dtype()),
             "window": args.window,
             "rows": args.rows,
@@ -157,6 +179,19 @@ impl Args {
         let mut tokens = tokenizer.encode_plain(&text)?;
         tokens.truncate(self.tokens);
         Ok(tokens)
+    }
+
+    /// Token ids must mean the same to both models.
+    fn check_same_tokens(&self, reference: &Path, tokens: &[u32]) -> anyhow::Result<()> {
+        let tokenizer =
+            Tokenizer::load(reference).context("loading the tokenizer of the reference model")?;
+        ensure!(
+            self.read_tokens(&tokenizer)? == tokens,
+            "{}: its tokenizer cuts the text into other tokens than the one of {}",
+            reference.display(),
+            self.model.model.display()
+        );
+        Ok(())
     }
 }
 

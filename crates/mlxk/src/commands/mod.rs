@@ -5,4 +5,5 @@ pub mod doctor;
 pub mod generate;
 pub mod kl;
 pub mod plan;
+pub mod quantize;
 pub mod verify;
