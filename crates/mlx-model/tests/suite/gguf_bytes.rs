@@ -8,8 +8,7 @@ const ALIGNMENT: usize = 32;
 #[derive(Clone)]
 pub struct GgufBytes {
     pub version: u32,
-    metadata: Vec<u8>,
-    metadata_count: u64,
+    metadata: Vec<(String, Vec<u8>)>,
     tensors: Vec<(String, Vec<usize>, u32, Vec<u8>)>,
 }
 
@@ -18,16 +17,23 @@ impl GgufBytes {
         Self {
             version: 3,
             metadata: Vec::new(),
-            metadata_count: 0,
             tensors: Vec::new(),
         }
     }
 
+    /// Sets a key, in the place of an earlier value if it has one.
     fn entry(&mut self, key: &str, code: u32, value: &[u8]) {
-        self.metadata.extend(text_bytes(key));
-        self.metadata.extend(code.to_le_bytes());
-        self.metadata.extend(value);
-        self.metadata_count += 1;
+        let bytes = [&code.to_le_bytes()[..], value].concat();
+        match self.metadata.iter_mut().find(|entry| entry.0 == key) {
+            Some(entry) => entry.1 = bytes,
+            None => self.metadata.push((key.to_owned(), bytes)),
+        }
+    }
+
+    /// Lists a key a second time, with the value that it has.
+    pub fn repeat(&mut self, key: &str) {
+        let entry = self.metadata.iter().find(|entry| entry.0 == key);
+        self.metadata.push(entry.unwrap().clone());
     }
 
     pub fn u32(&mut self, key: &str, value: u32) {
@@ -87,8 +93,11 @@ impl GgufBytes {
         let mut bytes = b"GGUF".to_vec();
         bytes.extend(self.version.to_le_bytes());
         bytes.extend((self.tensors.len() as u64).to_le_bytes());
-        bytes.extend(self.metadata_count.to_le_bytes());
-        bytes.extend(&self.metadata);
+        bytes.extend((self.metadata.len() as u64).to_le_bytes());
+        for (key, value) in &self.metadata {
+            bytes.extend(text_bytes(key));
+            bytes.extend(value);
+        }
         let mut offset = 0;
         for (name, shape, code, data) in &self.tensors {
             bytes.extend(text_bytes(name));

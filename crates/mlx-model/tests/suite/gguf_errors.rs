@@ -99,7 +99,7 @@ fn alignments_that_mean_something_else_to_other_readers() {
     let mut file = sound();
     file.u32("general.alignment", 32);
     load_gguf(&file.finish()).unwrap();
-    file.u32("general.alignment", 32);
+    file.repeat("general.alignment");
     refused(&file.finish(), &["general.alignment", "listed twice"]);
 }
 
