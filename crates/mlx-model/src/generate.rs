@@ -109,6 +109,7 @@ impl<'a> Generator<'a> {
         let begin = Instant::now();
         let logits = model.prefill(prompt, &mut cache, pass, options.prefill_chunk)?;
         logits.eval()?;
+        check_finite(&logits)?;
         let mut stop_tokens = options.stop_tokens;
         stop_tokens.extend(&model.config().eos_tokens);
         Ok(Self {
@@ -179,6 +180,22 @@ impl<'a> Generator<'a> {
             .to_vec_exact::<f32>()
             .map_err(|error| unreadable(&error))?;
         Ok(self.sampler.sample(&logits))
+    }
+}
+
+/// Refuses logits that make no distribution, as damaged weights give from the first token on.
+fn check_finite(logits: &Array) -> Result<()> {
+    let normalizer = logits.as_dtype(Dtype::Float32)?.logsumexp_axis(-1, false)?;
+    let normalizer = normalizer
+        .to_vec_exact::<f32>()
+        .map_err(|error| ModelError::invalid("logits", error, "readable values"))?;
+    match normalizer.iter().find(|value| !value.is_finite()) {
+        Some(value) => Err(ModelError::invalid(
+            "logarithm of the sum of the logits' exponentials",
+            value,
+            "finite: the weights may be damaged, or the activations overflow their type",
+        )),
+        None => Ok(()),
     }
 }
 

@@ -3,6 +3,7 @@
 mod bench;
 mod checkpoint;
 mod commands;
+mod output;
 mod shape;
 mod table;
 
@@ -78,6 +79,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
 fn main() -> ExitCode {
     match run(&Cli::parse()) {
         Ok(code) => code,
+        Err(error) if output::is_closed_pipe(&error) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("mlxk: {error:#}");
             ExitCode::FAILURE

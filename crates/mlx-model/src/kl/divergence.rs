@@ -30,6 +30,12 @@ impl LogSoftmax {
         }
     }
 
+    /// Whether the logits make a distribution: no NaN, no positive infinity, and something finite.
+    #[must_use]
+    pub fn is_finite(&self) -> bool {
+        self.log_sum_exp.is_finite()
+    }
+
     /// Log-probability of the token whose logit is given, in nats.
     #[must_use]
     pub fn log_probability(&self, logit: f32) -> f64 {

@@ -222,6 +222,17 @@ impl<'a> ArmRun<'a> {
 
         let vocabulary = self.arm.model.config().vocabulary as usize;
         let softmaxes: Vec<_> = logits.par_chunks(vocabulary).map(LogSoftmax::of).collect();
+        if let Some(row) = softmaxes.iter().position(|softmax| !softmax.is_finite()) {
+            return Err(ModelError::invalid(
+                format!(
+                    "logits of {} at position {}",
+                    self.arm.name,
+                    part.start + row
+                ),
+                "without a finite normalisation",
+                "numbers: the weights may be damaged, or the activations overflow their type",
+            ));
+        }
         let batch = Batch {
             logits,
             vocabulary,

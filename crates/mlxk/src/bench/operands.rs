@@ -8,11 +8,15 @@ use super::Case;
 /// Weights rotate through at least this much memory: several times the last-level caches of CPUs
 /// and of an H200 (60 MB).
 const ROTATION_BYTES: u64 = 256 << 20;
-/// The fewest sets, however large one is.
+/// The fewest sets, however large one is, and the most, however small: thousands of tiny arrays take
+/// longer to make than to measure, and stay in a cache anyway.
 const FEWEST_SETS: u64 = 2;
+const MOST_SETS: u64 = 256;
 
 fn sets(bytes: u64) -> u64 {
-    ROTATION_BYTES.div_ceil(bytes.max(1)).max(FEWEST_SETS)
+    ROTATION_BYTES
+        .div_ceil(bytes.max(1))
+        .clamp(FEWEST_SETS, MOST_SETS)
 }
 
 fn evaluated(array: Array) -> anyhow::Result<Array> {

@@ -10,6 +10,7 @@ use mlx_rs::Dtype;
 use serde_json::json;
 
 use crate::bench::{Case, Measurement, bandwidth, measure};
+use crate::output::{out, outln};
 use crate::shape::Shape;
 use crate::table::Table;
 
@@ -52,6 +53,9 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 }
+
+/// Elements of the largest operand; dense weights take four bytes for each, in two copies.
+const MOST_ELEMENTS: i64 = 1 << 29;
 
 /// An element type by its short name.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -97,9 +101,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             "bandwidth_gigabytes_per_second": ceiling,
             "measurements": measurements,
         });
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        outln!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        print!("{}", render(context, ceiling, &measurements));
+        out!("{}", render(context, ceiling, &measurements));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -124,7 +128,23 @@ fn check(args: &Args) -> anyhow::Result<()> {
         rows.iter().all(|&rows| rows > 0),
         "--rows {rows:?}: expected at least 1"
     );
-    ensure!(*rounds > 0, "--rounds is 0; expected at least 1");
+    ensure!(
+        (1..=1000).contains(rounds),
+        "--rounds is {rounds}; expected 1 to 1000"
+    );
+    for shape in &args.shapes {
+        for (what, size) in rows
+            .iter()
+            .map(|&rows| ("activations", rows))
+            .chain([("weight", shape.n)])
+        {
+            let elements = i64::from(size) * i64::from(shape.k);
+            ensure!(
+                elements <= MOST_ELEMENTS,
+                "{shape}: the {what} would have {elements} elements; at most {MOST_ELEMENTS} are measured"
+            );
+        }
+    }
     args.shapes
         .iter()
         .try_for_each(|shape| shape.check_groups(*group_size))

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use mlx_kernels::{Backend, Context, affine};
 use serde_json::{Map, Value, json};
 
+use crate::output::{out, outln};
 use crate::table::Table;
 
 /// Arguments of `mlxk doctor`.
@@ -19,12 +20,12 @@ pub struct Args {
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let findings = findings(context);
     if args.json {
-        println!(
+        outln!(
             "{}",
             serde_json::to_string_pretty(&Value::Object(findings))?
         );
     } else {
-        print!("{}", render(&findings));
+        out!("{}", render(&findings));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -16,6 +16,7 @@ use mlx_model::{Kernels, Model, Tokenizer};
 use serde_json::json;
 
 use crate::checkpoint::{ModelArgs, SchemeArg, dtype_name};
+use crate::output::{out, outln};
 use gate::Gates;
 
 /// Arguments of `mlxk kl`.
@@ -141,7 +142,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             "worst_text": worst_text(&measured, &tokenizer)?,
             "gates": gates,
         });
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        outln!("{}", serde_json::to_string_pretty(&report)?);
     } else {
         let head = format!(
             "{}: {} {} layers, {} activations, {} MiB of weights",
@@ -151,14 +152,17 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             dtype_name(model.dtype()),
             model.weight_bytes() >> 20,
         );
-        println!("{head}");
-        println!(
+        outln!("{head}");
+        outln!(
             "{} tokens in {} windows of up to {}, {} rows a pass\n",
-            measured.tokens, measured.windows, args.window, args.rows
+            measured.tokens,
+            measured.windows,
+            args.window,
+            args.rows
         );
-        print!("{}", render::measurement(&measured, &tokenizer)?);
+        out!("{}", render::measurement(&measured, &tokenizer)?);
         for gate in &gates {
-            println!("{gate}");
+            outln!("{gate}");
         }
     }
     let held = gates.iter().all(|gate| gate.holds);

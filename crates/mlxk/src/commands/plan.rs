@@ -8,6 +8,7 @@ use mlx_kernels::{Backend, Context, DeviceProfile};
 use mlx_rs::Dtype;
 use serde_json::json;
 
+use crate::output::{out, outln};
 use crate::shape::Shape;
 use crate::table::Table;
 
@@ -110,21 +111,23 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             json!({"backend": profile.backend.name(), "architecture": profile.architecture});
         let origin = table_for(&profile).origin;
         let all = json!({"device": device, "bits": bits, "group_size": group_size, "origin": origin, "plans": entries});
-        println!("{}", serde_json::to_string_pretty(&all)?);
+        outln!("{}", serde_json::to_string_pretty(&all)?);
         return Ok(ExitCode::SUCCESS);
     }
-    println!(
+    outln!(
         "{}-bit weights, groups of {group_size}, on {} {}",
-        bits, profile.backend, profile.architecture
+        bits,
+        profile.backend,
+        profile.architecture
     );
-    println!("crossovers: {}\n", table_for(&profile).origin);
+    outln!("crossovers: {}\n", table_for(&profile).origin);
     let rows = args.rows.iter().map(|rows| format!("{rows} rows"));
     let mut table = Table::new(["weight".to_owned()].into_iter().chain(rows));
     for weight in &weights {
         let label = format!("{} {}", weight.shape, weight.name);
         table.push([label].into_iter().chain(plans_of(weight)));
     }
-    print!("{}", table.render());
+    out!("{}", table.render());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -10,6 +10,7 @@ use mlx_model::quantize::{Mode, QuantizeOptions, Summary, quantize};
 use serde_json::json;
 use trellis_codec::Axis;
 
+use crate::output::{out, outln};
 use crate::table::Table;
 
 /// Arguments of `mlxk quantize`.
@@ -141,9 +142,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     bar.finish_and_clear();
     if args.json {
         let report = json!({"output": args.output, "summary": summary});
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        outln!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        print!("{}", render(&summary));
+        out!("{}", render(&summary));
     }
     Ok(ExitCode::SUCCESS)
 }

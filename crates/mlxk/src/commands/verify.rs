@@ -12,6 +12,7 @@ use mlxk::verify::{
 };
 use serde_json::json;
 
+use crate::output::{out, outln};
 use crate::table::Table;
 
 /// Arguments of `mlxk verify`.
@@ -61,9 +62,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 
     let report = Report::new(&cases, &outcomes);
     if args.json {
-        println!("{}", to_json(&report, &context, time)?);
+        outln!("{}", to_json(&report, &context, time)?);
     } else {
-        print!("{}", render(&report, &context, time));
+        out!("{}", render(&report, &context, time));
     }
     Ok(if report.holds() {
         ExitCode::SUCCESS

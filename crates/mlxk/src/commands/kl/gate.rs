@@ -11,21 +11,39 @@ use super::{DENSE, STOCK};
 #[derive(Debug, clap::Args)]
 pub struct Gates {
     /// Fail if the mean KL of baseline to candidate is more than this, in nats.
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_name = "X", value_parser = nats)]
     max_mean_kl: Option<f64>,
 
     /// Fail if the KL at any position is more than this, in nats.
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_name = "X", value_parser = nats)]
     max_kl: Option<f64>,
 
     /// Fail if baseline and candidate find the same token likeliest at less than this share of
     /// positions (0 to 1).
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_name = "X", value_parser = share)]
     min_top1: Option<f64>,
 
     /// Fail if the candidate's mean KL to dense is more than that of stock MLX.
     #[arg(long, conflicts_with = "no_reference")]
     no_worse_than_stock: bool,
+}
+
+/// A divergence that a gate may ask for.
+fn nats(text: &str) -> Result<f64, String> {
+    number(text, f64::INFINITY, "a number of at least 0")
+}
+
+/// A share of positions.
+fn share(text: &str) -> Result<f64, String> {
+    number(text, 1.0, "a number from 0 to 1")
+}
+
+fn number(text: &str, most: f64, expected: &str) -> Result<f64, String> {
+    let number = text
+        .parse()
+        .ok()
+        .filter(|number| (0.0..=most).contains(number));
+    number.ok_or_else(|| format!("expected {expected}"))
 }
 
 /// A threshold and what was measured.
