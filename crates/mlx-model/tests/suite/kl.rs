@@ -1,8 +1,9 @@
 //! KL measurements of tiny models, against plain float64.
 
+use mlx_model::generate::{GenerateOptions, Generator};
 use mlx_model::kernels::{Dense, Extension, Stock};
 use mlx_model::kl::{Arm, KlOptions, Measurement, measure, windows};
-use mlx_model::{Kernels, Model, ModelError};
+use mlx_model::{Kernels, Model, ModelError, Pass};
 
 use crate::reference;
 use crate::tiny::{CONTEXT, MatrixFormat, Tiny, VOCABULARY, load_gguf, loaded};
@@ -201,4 +202,33 @@ fn impossible_measurements_are_refused() {
         refuse(&[(0, 0)], &window, &options),
         ModelError::Invalid { .. }
     ));
+}
+
+#[test]
+fn a_model_that_gives_no_numbers_is_refused() {
+    let mut tiny = Tiny::new("llama");
+    for tensor in tiny.tensors.values_mut() {
+        tensor.values.fill(f32::NAN);
+    }
+    let model = loaded(&tiny);
+    let arms = [arm("damaged", &model, &Stock)];
+    let windows = windows(&text(), 16, &[]).unwrap();
+    let error = measure(
+        &arms,
+        &[(0, 0)],
+        &windows,
+        &KlOptions::default(),
+        &mut |_| {},
+    );
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("logits of damaged at position 0"), "{error}");
+
+    let kernels = Stock;
+    let pass = Pass {
+        kernels: &kernels,
+        usage: None,
+    };
+    let generator = Generator::new(&model, pass, &[1, 2], GenerateOptions::default());
+    let error = generator.err().unwrap().to_string();
+    assert!(error.contains("finite"), "{error}");
 }
