@@ -5,6 +5,11 @@ use mlx_kernels_cpu::{Floats, FloatsMut};
 use mlx_op::{HostError, HostInput, HostOutput};
 use mlx_rs::Dtype;
 
+/// Whether operations of this crate take this element type.
+pub(crate) fn is_supported(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::Float32 | Dtype::Float16 | Dtype::Bfloat16)
+}
+
 /// The elements of a float operand.
 pub(crate) fn floats<'a>(input: &'a HostInput<'_>) -> Result<Floats<'a>, HostError> {
     match input.dtype() {

@@ -1,9 +1,9 @@
 //! Residual addition with RMS norm.
 
 use mlx_op::{Backend, HostError, HostOp, KernelDevice, Launch, OutputSpec};
-use mlx_rs::{Array, Dtype, ops};
+use mlx_rs::{Array, ops};
 
-use crate::host::{floats, floats_mut};
+use crate::host::{floats, floats_mut, is_supported};
 use crate::kernels::{CachedKernel, template};
 use crate::{Context, Error, shaders};
 
@@ -68,7 +68,7 @@ fn check(x: &Array, update: &Array, weight: &Array, eps: f32) -> Result<(), Erro
             expected,
         })
     };
-    if !matches!(x.dtype(), Dtype::Float32 | Dtype::Float16 | Dtype::Bfloat16) {
+    if !is_supported(x.dtype()) {
         let expected = "float32, float16 or bfloat16".to_owned();
         return Err(Error::Dtype {
             op: OP,

@@ -3,6 +3,7 @@
 use mlx_rs::{Array, Dtype};
 
 use crate::Error;
+use crate::host::is_supported;
 
 pub(crate) const OP: &str = "quantized_matmul";
 
@@ -115,10 +116,6 @@ fn cast(array: &Array, dtype: Dtype) -> Result<Array, Error> {
     } else {
         Ok(array.as_dtype(dtype)?)
     }
-}
-
-fn is_supported(dtype: Dtype) -> bool {
-    matches!(dtype, Dtype::Float32 | Dtype::Float16 | Dtype::Bfloat16)
 }
 
 fn check_format(bits: i32, group_size: i32) -> Result<(), Error> {

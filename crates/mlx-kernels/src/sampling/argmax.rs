@@ -4,8 +4,8 @@ use mlx_op::{Backend, HostError, HostOp, KernelDevice, Launch, OutputSpec};
 use mlx_rs::ops::indexing::IndexOp;
 use mlx_rs::{Array, Dtype, ops};
 
-use super::{is_supported, rows_of};
-use crate::host::floats;
+use super::rows_of;
+use crate::host::{floats, is_supported};
 use crate::kernels::{CachedKernel, template};
 use crate::{Context, Error, shaders};
 

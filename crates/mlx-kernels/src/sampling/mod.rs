@@ -6,12 +6,7 @@ mod bitmask;
 pub use argmax::normalized_argmax;
 pub use bitmask::apply_token_bitmask;
 
-use mlx_rs::{Array, Dtype};
-
-/// Whether the kernels take logits of this element type.
-fn is_supported(dtype: Dtype) -> bool {
-    matches!(dtype, Dtype::Float32 | Dtype::Float16 | Dtype::Bfloat16)
-}
+use mlx_rs::Array;
 
 /// The product of all dimensions but the last.
 fn rows_of(logits: &Array) -> i32 {

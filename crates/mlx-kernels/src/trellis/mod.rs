@@ -10,6 +10,7 @@ use mlx_rs::{Array, Dtype, ops};
 pub use plan::{Plan, plan};
 pub use weight::TrellisWeight;
 
+use crate::host::is_supported;
 use crate::{Context, Error};
 
 const OP: &str = "trellis_matmul";
@@ -42,7 +43,7 @@ pub fn matmul(x: &Array, weight: &TrellisWeight) -> Result<Array, Error> {
 }
 
 fn check(x: &Array, weight: &TrellisWeight) -> Result<(), Error> {
-    if !matches!(x.dtype(), Dtype::Float32 | Dtype::Float16 | Dtype::Bfloat16) {
+    if !is_supported(x.dtype()) {
         return Err(Error::Dtype {
             op: OP,
             argument: "x",

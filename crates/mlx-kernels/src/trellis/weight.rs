@@ -6,6 +6,7 @@ use trellis_codec::{Axis, Geometry, ModuleEntry};
 
 use super::{OP, expand};
 use crate::Error;
+use crate::host::is_supported;
 
 /// The codes and scales of one layer's weight, checked against their configuration entry.
 #[derive(Debug, Clone)]
@@ -34,10 +35,7 @@ impl TrellisWeight {
                 expected: "uint32 words of packed codes".into(),
             });
         }
-        if !matches!(
-            scales.dtype(),
-            Dtype::Float32 | Dtype::Float16 | Dtype::Bfloat16
-        ) {
+        if !is_supported(scales.dtype()) {
             return Err(Error::Dtype {
                 op: OP,
                 argument: "scales",
