@@ -9,10 +9,12 @@ mod affine;
 mod dialect;
 mod norm;
 mod sampling;
+mod trellis;
 
 pub use affine::{AFFINE_MMA, AFFINE_ROWS, AFFINE_SPLIT_MMA};
 pub use norm::ADD_RMS_NORM;
 pub use sampling::{NORMALIZED_ARGMAX_FINAL, NORMALIZED_ARGMAX_TILES, TOKEN_BITMASK};
+pub use trellis::TRELLIS_EXPAND;
 
 /// A file below `kernels/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +75,7 @@ pub const ALL: &[Shader] = &[
     NORMALIZED_ARGMAX_TILES,
     NORMALIZED_ARGMAX_FINAL,
     TOKEN_BITMASK,
+    TRELLIS_EXPAND,
 ];
 
 impl Shader {

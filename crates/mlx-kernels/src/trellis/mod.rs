@@ -2,12 +2,15 @@
 
 mod cpu;
 mod expand;
+pub mod kernels;
 mod plan;
+mod selection;
 mod weight;
 
 use mlx_rs::{Array, Dtype, ops};
 
 pub use plan::{Plan, plan};
+pub use selection::Selection;
 pub use weight::TrellisWeight;
 
 use crate::host::is_supported;

@@ -1,0 +1,20 @@
+//! Products with weights in trellis codes, and the expansion of such weights.
+//!
+//! All take `codes`, `u32`, and `scales` `[R]` in dtype `S`; those that multiply take `x` in dtype
+//! `T`, `[M, C]` where the code runs along the inputs and `[M, R]` where it runs along the outputs.
+
+use super::{Shader, SourceFile, source_file};
+
+const UNROLL: SourceFile = source_file!("common/unroll.h");
+const CODEBOOK: SourceFile = source_file!("trellis/codebook.h");
+const STREAM: SourceFile = source_file!("trellis/stream.h");
+
+/// The stored matrix, one thread an element.
+pub const TRELLIS_EXPAND: Shader = Shader {
+    name: "trellis_expand",
+    inputs: &["codes", "scales", "table"],
+    outputs: &["out"],
+    template: &["T", "S", "R", "C", "TB", "K", "L", "DECODE", "LAYOUT"],
+    headers: &[UNROLL, CODEBOOK, STREAM],
+    body: source_file!("trellis/expand.metal"),
+};

@@ -1,0 +1,10 @@
+//! The trellis kernels one by one, for layers that have settled on one, for tests and for benchmarks.
+//!
+//! Each function adds the node of its kernel under the current [`Context`](crate::Context), which
+//! must be one that runs kernels, and checks what the kernel calls for: the message of an error
+//! begins with the kernel's name.
+
+mod expand;
+mod operands;
+
+pub use expand::expand;

@@ -1,0 +1,134 @@
+//! Arguments that the kernels share, checked and in the form that they take.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+
+use mlx_op::TemplateArg;
+use mlx_rs::Array;
+use trellis_codec::{Axis, Layout, codebook};
+
+use super::super::TrellisWeight;
+use crate::Error;
+use crate::host::is_supported;
+use crate::kernels::template;
+
+/// Lanes of a simdgroup.
+pub(super) const LANES: i32 = 32;
+/// Simdgroups of a threadgroup in the kernels on ordinary lanes and on the matrix unit.
+pub(super) const SIMDGROUPS: i32 = 4;
+/// The threads that makes.
+pub(super) const THREADS: i32 = LANES * SIMDGROUPS;
+
+/// Stored rows and coded columns.
+pub(super) fn extents(weight: &TrellisWeight) -> (i32, i32) {
+    let geometry = weight.geometry();
+    (geometry.rows() as i32, geometry.cols() as i32)
+}
+
+/// Bits a weight.
+pub(super) fn bits(weight: &TrellisWeight) -> i32 {
+    weight.geometry().format().bits() as i32
+}
+
+/// Weights a block.
+pub(super) fn block(weight: &TrellisWeight) -> i32 {
+    weight.geometry().format().block() as i32
+}
+
+/// The shaders' number for the layout of the codes.
+pub(super) fn layout(weight: &TrellisWeight) -> i32 {
+    match weight.geometry().layout() {
+        Layout::Rows => 0,
+        Layout::BlockPairs => 2,
+    }
+}
+
+/// The template arguments that say what the codes are: `S R C TB K L`.
+pub(super) fn geometry(weight: &TrellisWeight) -> Vec<(String, TemplateArg)> {
+    let (rows, cols) = extents(weight);
+    template! {
+        "S" => weight.scales().dtype(), "R" => rows, "C" => cols, "TB" => block(weight),
+        "K" => bits(weight), "L" => weight.geometry().format().state_bits() as i32,
+    }
+}
+
+/// x as a matrix `[M, I]`.
+///
+/// # Errors
+///
+/// When its element type is not a float, its last dimension not `weight`'s input features, or the
+/// product of the others outside `rows`.
+pub(super) fn matrix(
+    op: &'static str,
+    x: &Array,
+    weight: &TrellisWeight,
+    rows: RangeInclusive<i32>,
+) -> Result<Array, Error> {
+    if !is_supported(x.dtype()) {
+        return Err(Error::Dtype {
+            op,
+            argument: "x",
+            found: x.dtype(),
+            expected: "float32, float16 or bfloat16".into(),
+        });
+    }
+    let inputs = weight.inputs();
+    if x.ndim() == 0 || x.dim(-1) != inputs {
+        return Err(Error::Shape {
+            op,
+            argument: "x",
+            found: x.shape().to_vec(),
+            expected: format!("a last dimension of {inputs}, the weight's input features"),
+        });
+    }
+    let found = x.shape()[..x.ndim() - 1].iter().product::<i32>();
+    if !rows.contains(&found) {
+        return Err(Error::Value {
+            op,
+            argument: "rows of x",
+            found: found.to_string(),
+            expected: format!("{} to {}", rows.start(), rows.end()),
+        });
+    }
+    Ok(x.reshape(&[found, inputs])?)
+}
+
+/// x's leading dimensions and `outputs` features.
+pub(super) fn restored(y: &Array, x: &Array, outputs: i32) -> Result<Array, Error> {
+    Ok(y.reshape(&super::super::result_shape(x, outputs))?)
+}
+
+/// Refuses a weight that is coded along the other axis.
+pub(super) fn expect_axis(
+    op: &'static str,
+    weight: &TrellisWeight,
+    axis: Axis,
+) -> Result<(), Error> {
+    let found = weight.geometry().axis();
+    if found == axis {
+        return Ok(());
+    }
+    Err(Error::Value {
+        op,
+        argument: "the weight's coded axis",
+        found: found.index().to_string(),
+        expected: axis.index().to_string(),
+    })
+}
+
+/// The exact values of all states, float32 `[2^L]`: the last input of the kernels that know a table.
+pub(super) fn value_table(weight: &TrellisWeight) -> Array {
+    thread_local! {
+        static TABLES: RefCell<HashMap<u32, Array>> = RefCell::default();
+    }
+    let bits = weight.geometry().format().state_bits();
+    TABLES.with_borrow_mut(|tables| {
+        let make = || Array::from_slice(&codebook::values(bits), &[1 << bits]);
+        tables.entry(bits).or_insert_with(make).clone()
+    })
+}
+
+pub(super) fn div_ceil(value: i32, by: i32) -> i32 {
+    (value - 1) / by + 1
+}
