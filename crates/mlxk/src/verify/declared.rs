@@ -11,7 +11,7 @@ use mlx_rs::Dtype::{self, Bfloat16, Float16, Float32};
 use super::affine::{Check, Shape};
 use super::argmax::Logits;
 use super::floats::FLOATS;
-use super::{Case, affine, argmax, bitmask, norm};
+use super::{Case, affine, argmax, bitmask, norm, trellis};
 
 /// How much is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,6 +136,11 @@ pub fn declared(backend: Backend, effort: Effort) -> Vec<Case> {
         .chain(norm_cases(effort).into_iter().map(Case::Norm))
         .chain(argmax_cases(effort).into_iter().map(Case::Argmax))
         .chain(bitmask_cases(effort).into_iter().map(Case::Bitmask))
+        .chain(
+            trellis::declared(backend, effort)
+                .into_iter()
+                .map(Case::Trellis),
+        )
         .collect()
 }
 

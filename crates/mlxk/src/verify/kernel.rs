@@ -22,11 +22,15 @@ pub enum Kernel {
     NormalizedArgmax,
     /// The vocabulary mask.
     TokenBitmask,
+    /// A weight decoded from its trellis codes.
+    TrellisExpand,
+    /// The product with trellis codes by the CPU's SIMD code.
+    TrellisCpu,
 }
 
 impl Kernel {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::AffineRows,
         Self::AffineMma,
         Self::AffineSplitMma,
@@ -34,6 +38,8 @@ impl Kernel {
         Self::AddRmsNorm,
         Self::NormalizedArgmax,
         Self::TokenBitmask,
+        Self::TrellisExpand,
+        Self::TrellisCpu,
     ];
 
     /// The name on command lines and in tables: the shader's, where it is one.
@@ -46,6 +52,8 @@ impl Kernel {
             Self::AddRmsNorm => "add_rms_norm",
             Self::NormalizedArgmax => "normalized_argmax",
             Self::TokenBitmask => "token_bitmask",
+            Self::TrellisExpand => "trellis_expand",
+            Self::TrellisCpu => "trellis_cpu",
         }
     }
 
@@ -53,8 +61,10 @@ impl Kernel {
     /// how they are computed is the back end's affair.
     pub fn runs_on(self, backend: Backend) -> bool {
         match self {
-            Self::AffineRows | Self::AffineMma | Self::AffineSplitMma => backend != Backend::Cpu,
-            Self::AffineCpu => backend == Backend::Cpu,
+            Self::AffineRows | Self::AffineMma | Self::AffineSplitMma | Self::TrellisExpand => {
+                backend != Backend::Cpu
+            }
+            Self::AffineCpu | Self::TrellisCpu => backend == Backend::Cpu,
             Self::AddRmsNorm | Self::NormalizedArgmax | Self::TokenBitmask => true,
         }
     }

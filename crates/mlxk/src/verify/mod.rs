@@ -19,6 +19,7 @@ mod outcome;
 mod random;
 mod report;
 mod runner;
+pub mod trellis;
 
 use std::fmt;
 
@@ -45,6 +46,8 @@ pub enum Case {
     Argmax(argmax::Case),
     /// The vocabulary mask.
     Bitmask(bitmask::Case),
+    /// A weight in trellis codes: its expansion, or a product with it.
+    Trellis(trellis::Case),
 }
 
 impl Case {
@@ -55,6 +58,7 @@ impl Case {
             Self::Norm(_) => Kernel::AddRmsNorm,
             Self::Argmax(_) => Kernel::NormalizedArgmax,
             Self::Bitmask(_) => Kernel::TokenBitmask,
+            Self::Trellis(case) => case.kernel(),
         }
     }
 
@@ -65,6 +69,7 @@ impl Case {
             Self::Norm(case) => case.dtype,
             Self::Argmax(case) => case.dtype,
             Self::Bitmask(case) => case.dtype,
+            Self::Trellis(case) => case.shape.dtype,
         }
     }
 
@@ -74,6 +79,7 @@ impl Case {
             Self::Norm(case) => case.run(),
             Self::Argmax(case) => case.run(),
             Self::Bitmask(case) => case.run(),
+            Self::Trellis(case) => case.run(),
         }
     }
 }
@@ -86,6 +92,7 @@ impl fmt::Display for Case {
             Self::Norm(case) => case.fmt(f),
             Self::Argmax(case) => case.fmt(f),
             Self::Bitmask(case) => case.fmt(f),
+            Self::Trellis(case) => case.fmt(f),
         }
     }
 }

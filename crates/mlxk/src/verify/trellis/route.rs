@@ -1,0 +1,50 @@
+//! The kernels that multiply by one coded weight, or expand it.
+
+use mlx_kernels::trellis::{self, Selection, TrellisWeight, kernels};
+use mlx_rs::{Array, Dtype};
+use trellis_codec::Contract;
+
+use super::super::{Failure, Kernel};
+
+/// A kernel, and how it is told to work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// The stored matrix.
+    Expand(Selection),
+    /// The product by the CPU's SIMD code.
+    Cpu,
+}
+
+impl Route {
+    /// The kernel that is launched.
+    pub fn kernel(self) -> Kernel {
+        match self {
+            Self::Expand(_) => Kernel::TrellisExpand,
+            Self::Cpu => Kernel::TrellisCpu,
+        }
+    }
+
+    /// What its weights are.
+    pub(super) fn contract(self) -> Contract {
+        match self {
+            Self::Expand(_) => Contract::Exact,
+            Self::Cpu => Contract::Factored,
+        }
+    }
+
+    /// The stored matrix `[R, C]`.
+    pub(super) fn expand(self, weight: &TrellisWeight, dtype: Dtype) -> Result<Array, Failure> {
+        match self {
+            Self::Expand(selection) => Ok(kernels::expand(weight, dtype, selection)?),
+            Self::Cpu => Err(Failure::run("the route is a product")),
+        }
+    }
+
+    /// The product `[M, outputs]` with x `[M, inputs]`.
+    pub(super) fn multiply(self, x: &Array, weight: &TrellisWeight) -> Result<Array, Failure> {
+        match self {
+            Self::Expand(_) => Err(Failure::run("the route is an expansion")),
+            Self::Cpu => Ok(trellis::matmul(x, weight)?),
+        }
+    }
+}
