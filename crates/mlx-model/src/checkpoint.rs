@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use mlx_rs::transforms::eval;
 use mlx_rs::{Array, Dtype};
 use trellis_codec::ModuleEntry;
 
@@ -13,12 +14,19 @@ use crate::gguf;
 use crate::hf::{Folder, read_json, read_json_if_present};
 use crate::weight::{QuantizedWeight, TrellisMatrix, Weight};
 
+/// What weights in trellis codes are expanded to on request.
+const EXPANDED: QuantizationScheme = QuantizationScheme {
+    bits: 8,
+    group_size: 64,
+};
+
 /// Tensors by Hugging Face name, taken out one by one as layers are built.
 pub(crate) struct Checkpoint {
     pub(crate) config: ModelConfig,
     tensors: HashMap<String, Array>,
     /// Element type that floating-point tensors are converted to.
     pub(crate) dtype: Dtype,
+    expand_trellis: bool,
 }
 
 impl Checkpoint {
@@ -33,6 +41,14 @@ impl Checkpoint {
                 path: path.into(),
                 expected: "GGUF file or model folder",
             })
+        }
+    }
+
+    /// The same with weights in trellis codes made affine as they are taken out, or not.
+    pub(crate) fn expanding_trellis(self, expand_trellis: bool) -> Self {
+        Self {
+            expand_trellis,
+            ..self
         }
     }
 
@@ -56,6 +72,7 @@ impl Checkpoint {
             config,
             tensors,
             dtype,
+            expand_trellis: false,
         })
     }
 
@@ -75,6 +92,7 @@ impl Checkpoint {
             config,
             tensors,
             dtype,
+            expand_trellis: false,
         })
     }
 
@@ -134,7 +152,14 @@ impl Checkpoint {
         let codes = self.take(&name)?;
         // The scales stay as they are: they are few, and another type would change every weight.
         let scales = self.take(&format!("{path}.scales"))?;
-        TrellisMatrix::new(&name, shape, codes, scales, entry).map(Weight::Trellis)
+        let weight = TrellisMatrix::new(&name, shape, codes, scales, entry).map(Weight::Trellis)?;
+        if !self.expand_trellis {
+            return Ok(weight);
+        }
+        let affine = weight.requantize(&name, EXPANDED, self.dtype)?;
+        // Now, so that no more than one decoded matrix is in memory.
+        eval(affine.arrays())?;
+        Ok(affine)
     }
 
     /// Takes out a tensor as it is stored.

@@ -242,6 +242,15 @@ impl Weight {
         }
     }
 
+    /// The arrays that it consists of.
+    pub(crate) fn arrays(&self) -> Vec<&Array> {
+        match self {
+            Self::Dense(weight) => vec![weight],
+            Self::Quantized(weight) => vec![weight.packed(), weight.scales(), weight.biases()],
+            Self::Trellis(matrix) => vec![matrix.weight().codes(), matrix.weight().scales()],
+        }
+    }
+
     /// The whole matrix in float32.
     ///
     /// # Errors

@@ -25,6 +25,11 @@ pub struct ModelArgs {
     /// given).
     #[arg(long, value_name = "BITS[:GROUP]")]
     pub requantize: Option<SchemeArg>,
+
+    /// Turn weights in trellis codes into 8-bit affine ones, in groups of 64, when loading: more
+    /// memory and another rounding, but MLX's own kernels serve them.
+    #[arg(long)]
+    expand_trellis: bool,
 }
 
 /// Element types of activations.
@@ -77,7 +82,14 @@ impl ModelArgs {
             DtypeArg::F16 => Some(Dtype::Float16),
             DtypeArg::Bf16 => Some(Dtype::Bfloat16),
         };
-        Ok(Model::load(path, LoadOptions { dtype })?)
+        let expand_trellis = self.expand_trellis;
+        Ok(Model::load(
+            path,
+            LoadOptions {
+                dtype,
+                expand_trellis,
+            },
+        )?)
     }
 
     /// Loads the model's tokenizer.

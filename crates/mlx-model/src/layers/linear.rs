@@ -78,7 +78,7 @@ impl Linear {
     }
 
     pub(crate) fn arrays<'a>(&'a self, arrays: &mut Vec<&'a Array>) {
-        weight_arrays(&self.weight, arrays);
+        arrays.extend(self.weight.arrays());
         arrays.extend(&self.bias);
     }
 }
@@ -110,18 +110,6 @@ impl Embedding {
     }
 
     pub(crate) fn arrays<'a>(&'a self, arrays: &mut Vec<&'a Array>) {
-        weight_arrays(&self.weight, arrays);
-    }
-}
-
-fn weight_arrays<'a>(weight: &'a Weight, arrays: &mut Vec<&'a Array>) {
-    match weight {
-        Weight::Dense(weight) => arrays.push(weight),
-        Weight::Quantized(weight) => {
-            arrays.extend([weight.packed(), weight.scales(), weight.biases()]);
-        }
-        Weight::Trellis(matrix) => {
-            arrays.extend([matrix.weight().codes(), matrix.weight().scales()]);
-        }
+        arrays.extend(self.weight.arrays());
     }
 }

@@ -199,7 +199,10 @@ fn narrow_activations_stay_near_the_reference() {
     tiny.write_folder(folder.path());
     let expected = reference::logits(&tiny, &TOKENS);
     for (dtype, bound) in [(Dtype::Float16, 0.02), (Dtype::Bfloat16, 0.15)] {
-        let options = mlx_model::LoadOptions { dtype: Some(dtype) };
+        let options = mlx_model::LoadOptions {
+            dtype: Some(dtype),
+            ..Default::default()
+        };
         let model = Model::load(folder.path(), options).unwrap();
         assert_eq!(model.dtype(), dtype);
         let error = worst(&all_logits(&model, &Stock, &TOKENS), &expected);

@@ -105,6 +105,20 @@ impl Tiny {
         self
     }
 
+    /// The same with MLPs of another inner width.
+    pub fn with_inner(mut self, inner: usize) -> Self {
+        for layer in 0..LAYERS {
+            for (name, [rows, columns]) in [
+                ("gate_proj", [inner, HIDDEN]),
+                ("up_proj", [inner, HIDDEN]),
+                ("down_proj", [HIDDEN, inner]),
+            ] {
+                self.matrix(&format!("model.layers.{layer}.mlp.{name}"), rows, columns);
+            }
+        }
+        self.with("intermediate_size", json!(inner))
+    }
+
     /// The same with an output head of its own.
     pub fn untied(mut self) -> Self {
         self.matrix("lm_head", VOCABULARY, HIDDEN);
@@ -403,6 +417,7 @@ pub fn load(path: &Path) -> mlx_model::Result<Model> {
         path,
         LoadOptions {
             dtype: Some(Dtype::Float32),
+            ..LoadOptions::default()
         },
     )
 }

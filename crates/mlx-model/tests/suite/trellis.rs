@@ -139,6 +139,35 @@ fn usage_names_format_and_kernel() {
 }
 
 #[test]
+fn codes_are_expanded_when_loading_if_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    write_coded(&Tiny::new("llama"), folder.path());
+    let options = mlx_model::LoadOptions {
+        dtype: Some(Dtype::Float32),
+        expand_trellis: true,
+    };
+    // 96 input features are no whole groups of 64.
+    let error = Model::load(folder.path(), options)
+        .err()
+        .unwrap()
+        .to_string();
+    for word in ["down_proj", "96", "64"] {
+        assert!(error.contains(word), "{error:?} does not say {word:?}");
+    }
+
+    write_coded(&Tiny::new("llama").with_inner(128), folder.path());
+    let expanded = Model::load(folder.path(), options).unwrap();
+    let usage = Usage::default();
+    let found = logits(&expanded, &Stock, Some(&usage));
+    for line in usage.lines() {
+        assert!(!line.weights.contains("trellis"), "{line:?}");
+    }
+    let expected = logits(&load(folder.path()).unwrap(), &Stock, None);
+    let apart = |a: &f32, b: &f32| (a - b).abs();
+    assert!(found.iter().zip(&expected).all(|(a, b)| apart(a, b) < 0.1));
+}
+
+#[test]
 fn a_coded_model_can_be_requantized() {
     let folder = tempfile::tempdir().unwrap();
     let (decoded, _) = write_coded(&Tiny::new("llama"), folder.path());
@@ -238,6 +267,7 @@ fn scales_keep_their_type() {
     write_coded(&Tiny::new("llama"), folder.path());
     let options = mlx_model::LoadOptions {
         dtype: Some(Dtype::Bfloat16),
+        ..Default::default()
     };
     let narrow = Model::load(folder.path(), options).unwrap();
     assert_eq!(narrow.dtype(), Dtype::Bfloat16);
