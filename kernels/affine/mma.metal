@@ -4,7 +4,7 @@
 // decoded weight. Grid (32 SG_TG, ceil(N / (8 SG_TG)), ceil(M / (8 MT))), threadgroup (32 SG_TG, 1, 1). N is a
 // multiple of 8.
 //
-// The product is transposed: A holds weights (outputs by k), B activations (k by rows of x), C = A B. fragment.h says
+// The product is transposed: A holds weights (outputs by k), B activations (k by rows of x), C = A B. columns.h says
 // which k the positions stand for. Rows of x past M and columns of k past K are exact zeros and are not read.
 const int lane = int(thread_index_in_simdgroup);
 const int row = fragment_row(lane);

@@ -4,7 +4,7 @@
 // number of rows is read from x's shape, so that one pipeline serves all of them.
 // Grid (32 SPLITS, N / (8 TILES), ceil(M / 8)), threadgroup (32 SPLITS, 1, 1). N is a multiple of 8 TILES.
 //
-// Layout as in mma.metal and fragment.h. Simdgroup number i takes the 256-value steps i, i + SPLITS, ...; the partial
+// Layout as in mma.metal and columns.h. Simdgroup number i takes the 256-value steps i, i + SPLITS, ...; the partial
 // products are added in that order. Rows past the end repeat the last row, and their results are not stored: a block
 // costs the same however many rows it has, and the loop needs no test for them.
 threadgroup float partials[SPLITS * TILES * 64];

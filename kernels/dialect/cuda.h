@@ -301,36 +301,53 @@ inline void simdgroup_barrier(mem_flags) { __syncwarp(); }
 
 // Metal's fragment layout: with lane = b4 b3 b2 b1 b0 in binary, the lane holds row 4 b4 + 2 b2 + b1, columns
 // 4 b3 + 2 b0 and the next. So bits 4, 2, 1 of the lane name the row and bits 3, 0 the pair of columns.
-struct simdgroup_float8x8 {
-  float2 elements;
-  simdgroup_float8x8() = default;
-  // The scalar on the diagonal, as in Metal.
-  explicit simdgroup_float8x8(float diagonal) {
-    const uint lane = linear_thread() % 32u;
-    const uint row = (lane >> 4 & 1u) * 4u + (lane >> 2 & 1u) * 2u + (lane >> 1 & 1u);
-    const uint column = (lane >> 3 & 1u) * 4u + (lane & 1u) * 2u;
-    elements = float2(row == column ? diagonal : 0.0f, row == column + 1u ? diagonal : 0.0f);
-  }
-  float2& thread_elements() { return elements; }
-  const float2& thread_elements() const { return elements; }
-};
+inline uint matrix_row() {
+  const uint lane = linear_thread() % 32u;
+  return (lane >> 4 & 1u) * 4u + (lane >> 2 & 1u) * 2u + (lane >> 1 & 1u);
+}
+inline uint matrix_column() {
+  const uint lane = linear_thread() % 32u;
+  return (lane >> 3 & 1u) * 4u + (lane & 1u) * 2u;
+}
 
-// d = a b + c, t ascending, in full float32: the tensor cores would round the factors.
-inline void simdgroup_multiply_accumulate(simdgroup_float8x8& d, const simdgroup_float8x8& a,
-                                          const simdgroup_float8x8& b, const simdgroup_float8x8& c) {
+template <typename T, int Columns, int Rows>
+struct simdgroup_matrix {
+  static_assert(Columns == 8 && Rows == 8, "matrices of a simdgroup are 8x8");
+  vec<T, 2> elements;
+  simdgroup_matrix() = default;
+  // The scalar on the diagonal, as in Metal.
+  explicit simdgroup_matrix(T diagonal) {
+    const uint row = matrix_row();
+    const uint column = matrix_column();
+    elements = vec<T, 2>(row == column ? diagonal : T(0.0f), row == column + 1u ? diagonal : T(0.0f));
+  }
+  vec<T, 2>& thread_elements() { return elements; }
+  const vec<T, 2>& thread_elements() const { return elements; }
+};
+using simdgroup_float8x8 = simdgroup_matrix<float, 8, 8>;
+using simdgroup_half8x8 = simdgroup_matrix<half, 8, 8>;
+
+// d = a b + c, t ascending, factors widened and sums in full float32: the tensor cores would round the factors.
+template <typename D, typename A, typename B, typename C>
+inline void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8>& d, const simdgroup_matrix<A, 8, 8>& a,
+                                          const simdgroup_matrix<B, 8, 8>& b, const simdgroup_matrix<C, 8, 8>& c) {
   const int lane = int(linear_thread() % 32u);
-  float2 sum = c.elements;
+  const float2 left = float2(a.elements);
+  const float2 right = float2(b.elements);
+  float2 sum = float2(c.elements);
   _Pragma("unroll") for (int t = 0; t < 8; ++t) {
     const int a_lane = (lane & 22) | ((t & 4) << 1) | ((t & 2) >> 1);
     const int b_lane = (lane & 9) | ((t & 4) << 2) | ((t & 3) << 1);
-    const float weight = __shfl_sync(0xffffffffu, t % 2 == 0 ? a.elements.x : a.elements.y, a_lane);
-    sum.x = __fmaf_rn(weight, __shfl_sync(0xffffffffu, b.elements.x, b_lane), sum.x);
-    sum.y = __fmaf_rn(weight, __shfl_sync(0xffffffffu, b.elements.y, b_lane), sum.y);
+    const float factor = __shfl_sync(0xffffffffu, t % 2 == 0 ? left.x : left.y, a_lane);
+    sum.x = __fmaf_rn(factor, __shfl_sync(0xffffffffu, right.x, b_lane), sum.x);
+    sum.y = __fmaf_rn(factor, __shfl_sync(0xffffffffu, right.y, b_lane), sum.y);
   }
-  d.elements = sum;
+  d.elements = vec<D, 2>(sum);
 }
 
-inline void simdgroup_multiply(simdgroup_float8x8& d, const simdgroup_float8x8& a, const simdgroup_float8x8& b) {
+template <typename D, typename A, typename B>
+inline void simdgroup_multiply(simdgroup_matrix<D, 8, 8>& d, const simdgroup_matrix<A, 8, 8>& a,
+                               const simdgroup_matrix<B, 8, 8>& b) {
   simdgroup_float8x8 zero;
   zero.elements = float2(0.0f);
   simdgroup_multiply_accumulate(d, a, b, zero);
@@ -338,19 +355,15 @@ inline void simdgroup_multiply(simdgroup_float8x8& d, const simdgroup_float8x8& 
 
 // Row-major 8x8 tiles, `stride` elements from row to row.
 template <typename T>
-inline void simdgroup_load(simdgroup_float8x8& matrix, const T* source, size_t stride = 8) {
-  const uint lane = linear_thread() % 32u;
-  const uint row = (lane >> 4 & 1u) * 4u + (lane >> 2 & 1u) * 2u + (lane >> 1 & 1u);
-  const uint column = (lane >> 3 & 1u) * 4u + (lane & 1u) * 2u;
-  matrix.elements = float2(float(source[row * stride + column]), float(source[row * stride + column + 1]));
+inline void simdgroup_load(simdgroup_matrix<T, 8, 8>& matrix, const T* source, size_t stride = 8) {
+  const size_t first = matrix_row() * stride + matrix_column();
+  matrix.elements = vec<T, 2>(source[first], source[first + 1]);
 }
 template <typename T>
-inline void simdgroup_store(const simdgroup_float8x8& matrix, T* target, size_t stride = 8) {
-  const uint lane = linear_thread() % 32u;
-  const uint row = (lane >> 4 & 1u) * 4u + (lane >> 2 & 1u) * 2u + (lane >> 1 & 1u);
-  const uint column = (lane >> 3 & 1u) * 4u + (lane & 1u) * 2u;
-  target[row * stride + column] = T(matrix.elements.x);
-  target[row * stride + column + 1] = T(matrix.elements.y);
+inline void simdgroup_store(const simdgroup_matrix<T, 8, 8>& matrix, T* target, size_t stride = 8) {
+  const size_t first = matrix_row() * stride + matrix_column();
+  target[first] = matrix.elements.x;
+  target[first + 1] = matrix.elements.y;
 }
 
 }  // namespace mlx::core::cu

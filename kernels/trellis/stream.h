@@ -33,3 +33,8 @@ inline uint state_at(const device uint* block, int u) {
   const int next = word + 1 == WORDS ? 0 : word + 1;
   return window<L>(block[word], block[next], bit % 32);
 }
+
+// 32 bits from bit `offset` of `low` on, the rest of them from `high`. offset is 0 .. 31.
+inline uint aligned_word(uint low, uint high, int offset) {
+  return offset == 0 ? low : (low >> uint(offset)) | (high << uint(32 - offset));
+}

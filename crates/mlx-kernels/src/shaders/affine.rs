@@ -10,8 +10,9 @@ const OUTPUTS: &[&str] = &["y"];
 
 const UNROLL: SourceFile = source_file!("common/unroll.h");
 const LOAD: SourceFile = source_file!("common/load.h");
+const FRAGMENT: SourceFile = source_file!("common/fragment.h");
 const CODES: SourceFile = source_file!("affine/codes.h");
-const FRAGMENT: SourceFile = source_file!("affine/fragment.h");
+const COLUMNS: SourceFile = source_file!("affine/columns.h");
 
 /// 2 to 8 rows on ordinary lanes: each weight is decoded once for all rows.
 pub const AFFINE_ROWS: Shader = Shader {
@@ -29,7 +30,7 @@ pub const AFFINE_MMA: Shader = Shader {
     inputs: INPUTS,
     outputs: OUTPUTS,
     template: &["T", "S", "M", "N", "K", "BITS", "GROUP", "SG_TG", "MT"],
-    headers: &[UNROLL, LOAD, CODES, FRAGMENT],
+    headers: &[UNROLL, LOAD, FRAGMENT, CODES, COLUMNS],
     body: source_file!("affine/mma.metal"),
 };
 
@@ -39,6 +40,6 @@ pub const AFFINE_SPLIT_MMA: Shader = Shader {
     inputs: INPUTS,
     outputs: OUTPUTS,
     template: &["T", "S", "N", "K", "BITS", "GROUP", "TILES", "SPLITS"],
-    headers: &[UNROLL, LOAD, CODES, FRAGMENT],
+    headers: &[UNROLL, LOAD, FRAGMENT, CODES, COLUMNS],
     body: source_file!("affine/split_mma.metal"),
 };

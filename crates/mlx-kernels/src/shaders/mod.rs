@@ -14,7 +14,7 @@ mod trellis;
 pub use affine::{AFFINE_MMA, AFFINE_ROWS, AFFINE_SPLIT_MMA};
 pub use norm::ADD_RMS_NORM;
 pub use sampling::{NORMALIZED_ARGMAX_FINAL, NORMALIZED_ARGMAX_TILES, TOKEN_BITMASK};
-pub use trellis::TRELLIS_EXPAND;
+pub use trellis::{TRELLIS_EXPAND, TRELLIS_EXPAND4};
 
 /// A file below `kernels/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +76,7 @@ pub const ALL: &[Shader] = &[
     NORMALIZED_ARGMAX_FINAL,
     TOKEN_BITMASK,
     TRELLIS_EXPAND,
+    TRELLIS_EXPAND4,
 ];
 
 impl Shader {

@@ -18,3 +18,13 @@ pub const TRELLIS_EXPAND: Shader = Shader {
     headers: &[UNROLL, CODEBOOK, STREAM],
     body: source_file!("trellis/expand.metal"),
 };
+
+/// The stored matrix in bfloat16, one thread for four elements.
+pub const TRELLIS_EXPAND4: Shader = Shader {
+    name: "trellis_expand4",
+    inputs: &["codes", "scales"],
+    outputs: &["out"],
+    template: &["S", "R", "C", "TB", "K", "L", "LAYOUT", "TILE"],
+    headers: &[UNROLL, CODEBOOK, STREAM],
+    body: source_file!("trellis/expand4.metal"),
+};

@@ -24,13 +24,15 @@ pub enum Kernel {
     TokenBitmask,
     /// A weight decoded from its trellis codes.
     TrellisExpand,
+    /// The same in bfloat16, four weights a thread.
+    TrellisExpand4,
     /// The product with trellis codes by the CPU's SIMD code.
     TrellisCpu,
 }
 
 impl Kernel {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::AffineRows,
         Self::AffineMma,
         Self::AffineSplitMma,
@@ -39,6 +41,7 @@ impl Kernel {
         Self::NormalizedArgmax,
         Self::TokenBitmask,
         Self::TrellisExpand,
+        Self::TrellisExpand4,
         Self::TrellisCpu,
     ];
 
@@ -53,6 +56,7 @@ impl Kernel {
             Self::NormalizedArgmax => "normalized_argmax",
             Self::TokenBitmask => "token_bitmask",
             Self::TrellisExpand => "trellis_expand",
+            Self::TrellisExpand4 => "trellis_expand4",
             Self::TrellisCpu => "trellis_cpu",
         }
     }
@@ -61,9 +65,11 @@ impl Kernel {
     /// how they are computed is the back end's affair.
     pub fn runs_on(self, backend: Backend) -> bool {
         match self {
-            Self::AffineRows | Self::AffineMma | Self::AffineSplitMma | Self::TrellisExpand => {
-                backend != Backend::Cpu
-            }
+            Self::AffineRows
+            | Self::AffineMma
+            | Self::AffineSplitMma
+            | Self::TrellisExpand
+            | Self::TrellisExpand4 => backend != Backend::Cpu,
             Self::AffineCpu | Self::TrellisCpu => backend == Backend::Cpu,
             Self::AddRmsNorm | Self::NormalizedArgmax | Self::TokenBitmask => true,
         }

@@ -7,4 +7,4 @@
 mod expand;
 mod operands;
 
-pub use expand::expand;
+pub use expand::{expand, expand4, expand4_is_eligible};

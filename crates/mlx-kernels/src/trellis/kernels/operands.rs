@@ -117,6 +117,28 @@ pub(super) fn expect_axis(
     })
 }
 
+/// The refusal of a weight whose extents or code a kernel does not take.
+pub(super) fn unsupported_geometry(
+    op: &'static str,
+    weight: &TrellisWeight,
+    expected: &str,
+) -> Error {
+    let (rows, cols) = extents(weight);
+    let format = weight.geometry().format();
+    Error::Value {
+        op,
+        argument: "the unsupported geometry",
+        found: format!(
+            "{rows} stored rows of {cols} columns, {} bits a weight, {} state bits, blocks of {}, axis {}",
+            format.bits(),
+            format.state_bits(),
+            format.block(),
+            weight.geometry().axis().index()
+        ),
+        expected: expected.into(),
+    }
+}
+
 /// The exact values of all states, float32 `[2^L]`: the last input of the kernels that know a table.
 pub(super) fn value_table(weight: &TrellisWeight) -> Array {
     thread_local! {

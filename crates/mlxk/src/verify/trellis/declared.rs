@@ -17,7 +17,9 @@ pub fn declared(backend: Backend, effort: Effort) -> Vec<Case> {
     if backend == Backend::Cpu {
         return cpu(effort);
     }
-    expand(effort)
+    let mut cases = expand(effort);
+    cases.extend(expand4());
+    cases
 }
 
 /// The usual shape of a width: one row of blocks after another, three blocks a row.
@@ -87,6 +89,23 @@ fn expand(effort: Effort) -> Vec<Case> {
             ..along_inputs(2, Float32)
         };
         cases.push(case(Selection::default(), shape));
+    }
+    cases
+}
+
+/// Rows side by side, and pairs of blocks without tiles of 128 rows and with one.
+fn expand4() -> Vec<Case> {
+    let case = |shape| Case {
+        route: Route::Expand4,
+        shape,
+        check: Check::Matrix,
+    };
+    let mut cases: Vec<_> = [2, 3, 4]
+        .map(|bits| case(along_inputs(bits, Bfloat16)))
+        .into();
+    for inputs in [5, 128] {
+        let pairs = in_pairs(3, Bfloat16);
+        cases.push(case(Shape { inputs, ..pairs }));
     }
     cases
 }

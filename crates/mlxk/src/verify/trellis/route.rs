@@ -11,6 +11,8 @@ use super::super::{Failure, Kernel};
 pub enum Route {
     /// The stored matrix.
     Expand(Selection),
+    /// The stored matrix in bfloat16, four weights a thread.
+    Expand4,
     /// The product by the CPU's SIMD code.
     Cpu,
 }
@@ -20,6 +22,7 @@ impl Route {
     pub fn kernel(self) -> Kernel {
         match self {
             Self::Expand(_) => Kernel::TrellisExpand,
+            Self::Expand4 => Kernel::TrellisExpand4,
             Self::Cpu => Kernel::TrellisCpu,
         }
     }
@@ -27,7 +30,7 @@ impl Route {
     /// What its weights are.
     pub(super) fn contract(self) -> Contract {
         match self {
-            Self::Expand(_) => Contract::Exact,
+            Self::Expand(_) | Self::Expand4 => Contract::Exact,
             Self::Cpu => Contract::Factored,
         }
     }
@@ -36,6 +39,7 @@ impl Route {
     pub(super) fn expand(self, weight: &TrellisWeight, dtype: Dtype) -> Result<Array, Failure> {
         match self {
             Self::Expand(selection) => Ok(kernels::expand(weight, dtype, selection)?),
+            Self::Expand4 => Ok(kernels::expand4(weight)?),
             Self::Cpu => Err(Failure::run("the route is a product")),
         }
     }
@@ -43,7 +47,7 @@ impl Route {
     /// The product `[M, outputs]` with x `[M, inputs]`.
     pub(super) fn multiply(self, x: &Array, weight: &TrellisWeight) -> Result<Array, Failure> {
         match self {
-            Self::Expand(_) => Err(Failure::run("the route is an expansion")),
+            Self::Expand(_) | Self::Expand4 => Err(Failure::run("the route is an expansion")),
             Self::Cpu => Ok(trellis::matmul(x, weight)?),
         }
     }

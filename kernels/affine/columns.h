@@ -4,19 +4,6 @@
 // multiplication s stands for k = base + 32 t + s. So one *column* t of the weight matrices, over a whole step, is 32
 // consecutive weights of one output; a lane holds two adjacent columns, 64 consecutive weights. Likewise one position
 // of the activation matrices, over a step, is 32 consecutive values of a row of x.
-#if defined(__METAL_VERSION__)
-#include <metal_simdgroup_matrix>
-#endif
-
-// Row of an 8x8 matrix whose elements (row, column) and (row, column + 1) the lane holds.
-inline int fragment_row(int lane) {
-  return ((lane >> 4) & 1) * 4 + ((lane >> 2) & 1) * 2 + ((lane >> 1) & 1);
-}
-
-// The even column that goes with fragment_row.
-inline int fragment_column(int lane) {
-  return ((lane >> 3) & 1) * 4 + (lane & 1) * 2;
-}
 
 // A lane's two columns of weights in one step, still packed.
 template <int BITS>
