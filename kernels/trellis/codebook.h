@@ -16,6 +16,11 @@ inline float integer_code(uint state) {
   return as_type<float>(0x4B000000u + byte_sum(state)) - 8389118.0f;
 }
 
+// The same by an integer conversion. Which of the two is faster is up to the GPU.
+inline float converted_code(uint state) {
+  return float(int(byte_sum(state)) - 510);
+}
+
 // The float nearest to 1 / 147.800537109375.
 inline float code_step() {
   return as_type<float>(0x3BDDB447u);
@@ -29,6 +34,9 @@ inline float code_step() {
 #define DECODE_NONE 4
 #define DECODE_REFINED_FLOAT 5
 #define DECODE_UNREFINED 6
+// The values of 6, from converted integers and from a table in threadgroup memory: no selection names these.
+#define DECODE_CONVERTED 7
+#define DECODE_TABLE_UNREFINED 8
 
 // y / 147.800537109375 rounded once, by a division.
 inline float divided_value(uint state) {

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use half::f16;
+use integration_tests::golden::Case;
 use mlx_kernels::trellis::TrellisWeight;
 use mlx_kernels::{Backend, Context, with_context};
-use mlx_rs::{Array, Dtype};
-use trellis_codec::{Axis, Contract, Format, Geometry, Layout, decode};
+use mlx_rs::ops::indexing::IndexOp;
+use mlx_rs::{Array, Dtype, ops};
+use trellis_codec::{Axis, Contract, Format, Geometry, Layout, ModuleEntry, decode};
 
-use super::{Random, backends, floats, unit, values};
+use super::{Random, array, backends, floats, unit, values};
 
 /// The back ends of this machine that run kernels.
 pub fn kernel_backends() -> Vec<Backend> {
@@ -108,6 +110,45 @@ pub fn geometry(
         cols,
     )
     .unwrap()
+}
+
+/// The weight of a golden case whose tensors and parameters of one weight begin with `prefix`.
+pub fn golden_weight(case: &Case, prefix: &str) -> TrellisWeight {
+    let entry = ModuleEntry::new(
+        Format::new(case.int(&format!("{prefix}k")) as u32, 12, 256).unwrap(),
+        Axis::from_index(case.int("axis") as u32).unwrap(),
+        match case.text(&format!("{prefix}layout")) {
+            "interleaved" => Layout::BlockPairs,
+            _ => Layout::Rows,
+        },
+    );
+    let codes = array(case.tensor(&format!("{prefix}codes")));
+    let scales = array(case.tensor(&format!("{prefix}scales")));
+    TrellisWeight::new(codes, scales, &entry).unwrap()
+}
+
+/// Holds a result to the answer and the tolerances of a golden case.
+pub fn assert_golden(y: &Array, case: &Case, context: &str) {
+    let (expected, tol) = (case.tensor("expected").f32(), case.tensor("tol").f32());
+    let y = values(y);
+    assert_eq!(y.len(), expected.len(), "{context} {}", case.name);
+    for (i, ((y, want), tol)) in y.iter().zip(&expected).zip(&tol).enumerate() {
+        let off = (y - want).abs();
+        assert!(
+            off <= *tol,
+            "{context} {}: element {i} is off by {off}",
+            case.name
+        );
+    }
+}
+
+/// `kernel` on at most `most` rows of `x` at a time, the results one after another.
+pub fn by_rows(x: &Array, most: i32, kernel: impl Fn(&Array) -> Array) -> Array {
+    let parts: Vec<Array> = (0..x.dim(0))
+        .step_by(most as usize)
+        .map(|row| kernel(&x.index(row..(row + most).min(x.dim(0)))))
+        .collect();
+    ops::concatenate(&parts, 0).unwrap()
 }
 
 /// The activations that equalities are shown on: `((73 i + 19) mod 257 - 128) / 31`, rounded to

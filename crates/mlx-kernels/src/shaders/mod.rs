@@ -14,7 +14,7 @@ mod trellis;
 pub use affine::{AFFINE_MMA, AFFINE_ROWS, AFFINE_SPLIT_MMA};
 pub use norm::ADD_RMS_NORM;
 pub use sampling::{NORMALIZED_ARGMAX_FINAL, NORMALIZED_ARGMAX_TILES, TOKEN_BITMASK};
-pub use trellis::{TRELLIS_EXPAND, TRELLIS_EXPAND4};
+pub use trellis::{TRELLIS_EXPAND, TRELLIS_EXPAND4, TRELLIS_REDUCE};
 
 /// A file below `kernels/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +77,7 @@ pub const ALL: &[Shader] = &[
     TOKEN_BITMASK,
     TRELLIS_EXPAND,
     TRELLIS_EXPAND4,
+    TRELLIS_REDUCE,
 ];
 
 impl Shader {

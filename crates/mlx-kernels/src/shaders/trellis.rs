@@ -6,8 +6,12 @@
 use super::{Shader, SourceFile, source_file};
 
 const UNROLL: SourceFile = source_file!("common/unroll.h");
+const LOAD: SourceFile = source_file!("common/load.h");
 const CODEBOOK: SourceFile = source_file!("trellis/codebook.h");
 const STREAM: SourceFile = source_file!("trellis/stream.h");
+const DECODE: SourceFile = source_file!("trellis/decode.h");
+const RUNS: SourceFile = source_file!("trellis/runs.h");
+const PRODUCTS: SourceFile = source_file!("trellis/products.h");
 
 /// The stored matrix, one thread an element.
 pub const TRELLIS_EXPAND: Shader = Shader {
@@ -27,4 +31,14 @@ pub const TRELLIS_EXPAND4: Shader = Shader {
     template: &["S", "R", "C", "TB", "K", "L", "LAYOUT", "TILE"],
     headers: &[UNROLL, CODEBOOK, STREAM],
     body: source_file!("trellis/expand4.metal"),
+};
+
+/// 1 to 4 rows on ordinary lanes, the code running along the inputs.
+pub const TRELLIS_REDUCE: Shader = Shader {
+    name: "trellis_reduce",
+    inputs: &["x", "codes", "scales", "table"],
+    outputs: &["y"],
+    template: &["T", "S", "R", "C", "TB", "K", "L", "SGS", "DECODE", "ROWS"],
+    headers: &[UNROLL, LOAD, CODEBOOK, STREAM, DECODE, RUNS, PRODUCTS],
+    body: source_file!("trellis/reduce.metal"),
 };

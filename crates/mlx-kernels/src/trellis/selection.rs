@@ -14,6 +14,8 @@ pub struct Selection(u8);
 impl Selection {
     /// Division, weights rounded to bfloat16.
     pub const DIVIDE: Self = Self(0);
+    /// Exact values from a table in threadgroup memory, weights rounded to bfloat16.
+    pub const TABLE: Self = Self(2);
     /// No decoding at all: the state's number takes the place of its value. For timing only; its
     /// products are wrong by design.
     pub const FLOOR: Self = Self(4);

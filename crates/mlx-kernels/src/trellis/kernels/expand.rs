@@ -5,7 +5,7 @@ use mlx_rs::{Array, Dtype, ops};
 use trellis_codec::{DEFAULT_BLOCK, DEFAULT_STATE_BITS, Layout};
 
 use super::super::{Selection, TrellisWeight};
-use super::operands::{extents, geometry, layout, unsupported_geometry, value_table};
+use super::operands::{codes, extents, geometry, layout, unsupported_geometry, value_table};
 use crate::host::is_supported;
 use crate::kernels::{CachedKernel, template};
 use crate::{Context, Error, shaders};
@@ -52,7 +52,7 @@ pub fn expand(weight: &TrellisWeight, dtype: Dtype, selection: Selection) -> Res
         init_value: None,
     };
     let device = Context::current().kernel_device()?;
-    let inputs = [weight.codes(), weight.scales(), &value_table(weight)];
+    let inputs = [&codes(weight)?, weight.scales(), &value_table(weight)];
     // SAFETY: a weight's codes and scales have the extents of its geometry, and the table all states.
     let mut results = unsafe { EXPAND.apply(&device, &inputs, &launch)? };
     Ok(results.remove(0))

@@ -6,5 +6,7 @@
 
 mod expand;
 mod operands;
+mod reduce;
 
 pub use expand::{expand, expand4, expand4_is_eligible};
+pub use reduce::{reduce, reduce_shared};

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 use mlx_op::TemplateArg;
-use mlx_rs::Array;
+use mlx_rs::{Array, Dtype, ops};
 use trellis_codec::{Axis, Layout, codebook};
 
-use super::super::TrellisWeight;
+use super::super::{Selection, TrellisWeight};
 use crate::Error;
 use crate::host::is_supported;
 use crate::kernels::template;
@@ -51,6 +51,21 @@ pub(super) fn geometry(weight: &TrellisWeight) -> Vec<(String, TemplateArg)> {
         "S" => weight.scales().dtype(), "R" => rows, "C" => cols, "TB" => block(weight),
         "K" => bits(weight), "L" => weight.geometry().format().state_bits() as i32,
     }
+}
+
+/// The code words. Fewer than eight would come to the kernel in constant memory, which it does not
+/// expect, so zeros make up the number.
+///
+/// # Errors
+///
+/// Those of MLX.
+pub(super) fn codes(weight: &TrellisWeight) -> Result<Array, Error> {
+    let words = weight.codes();
+    if words.size() >= 8 {
+        return Ok(words.clone());
+    }
+    let zeros = ops::zeros_dtype(&[8], Dtype::Uint32)?;
+    Ok(ops::concatenate(&[words.flatten(None, None)?, zeros], 0)?)
 }
 
 /// x as a matrix `[M, I]`.
@@ -139,14 +154,51 @@ pub(super) fn unsupported_geometry(
     }
 }
 
+/// Refuses blocks that are no whole number of runs: 32 columns whose codes start at a word.
+pub(super) fn expect_runs(op: &'static str, weight: &TrellisWeight) -> Result<(), Error> {
+    let found = block(weight);
+    if found % 32 == 0 {
+        return Ok(());
+    }
+    Err(Error::Value {
+        op,
+        argument: "weights of a block",
+        found: found.to_string(),
+        expected: "a multiple of 32".into(),
+    })
+}
+
+/// Refuses a selection whose table of all states does not fit into threadgroup memory.
+pub(super) fn expect_table(
+    op: &'static str,
+    weight: &TrellisWeight,
+    selection: Selection,
+) -> Result<(), Error> {
+    let found = weight.geometry().format().state_bits();
+    if selection != Selection::TABLE || found <= 12 {
+        return Ok(());
+    }
+    Err(Error::Value {
+        op,
+        argument: "state bits",
+        found: found.to_string(),
+        expected: "at most 12 for a table in threadgroup memory".into(),
+    })
+}
+
 /// The exact values of all states, float32 `[2^L]`: the last input of the kernels that know a table.
+/// A code of few states has zeros behind, so that the table is never small enough for constant memory.
 pub(super) fn value_table(weight: &TrellisWeight) -> Array {
     thread_local! {
         static TABLES: RefCell<HashMap<u32, Array>> = RefCell::default();
     }
     let bits = weight.geometry().format().state_bits();
     TABLES.with_borrow_mut(|tables| {
-        let make = || Array::from_slice(&codebook::values(bits), &[1 << bits]);
+        let make = || {
+            let mut values = codebook::values(bits);
+            values.resize(values.len().max(8), 0.0);
+            Array::from_slice(&values, &[values.len() as i32])
+        };
         tables.entry(bits).or_insert_with(make).clone()
     })
 }

@@ -1,0 +1,45 @@
+// y = x W^T for 1 to 4 rows of x and a W that is coded along its inputs, on ordinary lanes: one simdgroup for a row of W.
+//
+// Template: T (x, y), S (scales), R rows of W, C columns, TB weights a block, K bits a weight, L state bits, SGS simdgroups a
+// threadgroup, DECODE, ROWS rows of x for which a weight is decoded once. Grid (32 SGS, ceil(R / SGS), rows of x / ROWS),
+// threadgroup (32 SGS, 1, 1).
+//
+// Lane l takes the runs l, l + 32, ... of the row. ROWS changes no bit of a result.
+threadgroup float shared_table[table_entries<DECODE, L>()];
+fill_table<DECODE, L>(shared_table, table, uint(thread_index_in_threadgroup), uint(32 * SGS));
+
+const int lane = int(thread_index_in_simdgroup);
+const int row = SGS * int(threadgroup_position_in_grid.y) + int(simdgroup_index_in_threadgroup);
+if (row >= R) {
+  return;  // A whole simdgroup; no barrier follows.
+}
+
+const int first_row = ROWS * int(threadgroup_position_in_grid.z);
+const device T* rows = x + size_t(first_row) * size_t(C);
+const device uint* row_codes = codes + size_t(row) * size_t(C / 32 * K);
+const float scale = float(scales[row]);
+float sums[2 * ROWS];
+clear_sums<ROWS, 2>(sums);
+
+for (int run = lane; run < C / 32; run += 32) {
+  uint words[K + 1];
+  load_run<K, TB>(row_codes, run, words);
+  UNROLL
+  for (int j = 0; j < 32; j += 4) {
+    float4 columns[ROWS];
+    load_columns<ROWS, C>(rows + 32 * run + j, columns);
+    UNROLL
+    for (int e = 0; e < 4; ++e) {
+      const uint state = run_state<K, L>(words, j + e);
+      add_column<ROWS, 2>(decoded_weight<DECODE>(state, scale, table, shared_table), columns, e, sums);
+    }
+  }
+}
+
+UNROLL
+for (int m = 0; m < ROWS; ++m) {
+  const float total = total_of_row<2>(sums, m);
+  if (lane == 0) {
+    y[size_t(first_row + m) * size_t(R) + size_t(row)] = T(total);
+  }
+}
