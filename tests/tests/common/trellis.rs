@@ -8,7 +8,7 @@ use mlx_kernels::trellis::TrellisWeight;
 use mlx_kernels::{Backend, Context, with_context};
 use mlx_rs::ops::indexing::IndexOp;
 use mlx_rs::{Array, Dtype, ops};
-use trellis_codec::{Axis, Contract, Format, Geometry, Layout, ModuleEntry, decode};
+use trellis_codec::{Axis, Contract, Format, Geometry, Layout, ModuleEntry, decode, interleave};
 
 use super::{Random, array, backends, floats, unit, values};
 
@@ -66,6 +66,12 @@ impl Coded {
             .map(|_| f16::from_f32(random.float() * 0.1).to_f32())
             .collect();
         Self::new(geometry, codes, &scales, Dtype::Float16)
+    }
+
+    /// The same weight with its blocks in pairs.
+    pub fn in_pairs(&self) -> Self {
+        let (geometry, codes) = interleave(&self.geometry, &self.codes).unwrap();
+        Self::new(geometry, codes, &self.scales, self.weight.scales().dtype())
     }
 
     /// The stored matrix, `[R, C]` row-major, under a contract.

@@ -14,7 +14,9 @@ mod trellis;
 pub use affine::{AFFINE_MMA, AFFINE_ROWS, AFFINE_SPLIT_MMA};
 pub use norm::ADD_RMS_NORM;
 pub use sampling::{NORMALIZED_ARGMAX_FINAL, NORMALIZED_ARGMAX_TILES, TOKEN_BITMASK};
-pub use trellis::{TRELLIS_EXPAND, TRELLIS_EXPAND4, TRELLIS_REDUCE};
+pub use trellis::{
+    TRELLIS_DOWN_MMA, TRELLIS_DOWN_MMA_WIDE, TRELLIS_EXPAND, TRELLIS_EXPAND4, TRELLIS_REDUCE,
+};
 
 /// A file below `kernels/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +80,8 @@ pub const ALL: &[Shader] = &[
     TRELLIS_EXPAND,
     TRELLIS_EXPAND4,
     TRELLIS_REDUCE,
+    TRELLIS_DOWN_MMA,
+    TRELLIS_DOWN_MMA_WIDE,
 ];
 
 impl Shader {

@@ -7,11 +7,13 @@ use super::{Shader, SourceFile, source_file};
 
 const UNROLL: SourceFile = source_file!("common/unroll.h");
 const LOAD: SourceFile = source_file!("common/load.h");
+const FRAGMENT: SourceFile = source_file!("common/fragment.h");
 const CODEBOOK: SourceFile = source_file!("trellis/codebook.h");
 const STREAM: SourceFile = source_file!("trellis/stream.h");
 const DECODE: SourceFile = source_file!("trellis/decode.h");
 const RUNS: SourceFile = source_file!("trellis/runs.h");
 const PRODUCTS: SourceFile = source_file!("trellis/products.h");
+const DOWN: SourceFile = source_file!("trellis/down.h");
 
 /// The stored matrix, one thread an element.
 pub const TRELLIS_EXPAND: Shader = Shader {
@@ -41,4 +43,28 @@ pub const TRELLIS_REDUCE: Shader = Shader {
     template: &["T", "S", "R", "C", "TB", "K", "L", "SGS", "DECODE", "ROWS"],
     headers: &[UNROLL, LOAD, CODEBOOK, STREAM, DECODE, RUNS, PRODUCTS],
     body: source_file!("trellis/reduce.metal"),
+};
+
+/// Codes along the outputs, up to 8 rows on the matrix unit.
+pub const TRELLIS_DOWN_MMA: Shader = Shader {
+    name: "trellis_down_mma",
+    inputs: &["x", "codes", "scales"],
+    outputs: &["partials"],
+    template: &[
+        "T", "S", "M", "R", "C", "K", "L", "SPLITS", "SG_TG", "LAYOUT", "ST",
+    ],
+    headers: &[UNROLL, FRAGMENT, CODEBOOK, STREAM, DOWN],
+    body: source_file!("trellis/down_mma.metal"),
+};
+
+/// The same for any number of rows.
+pub const TRELLIS_DOWN_MMA_WIDE: Shader = Shader {
+    name: "trellis_down_mma_wide",
+    inputs: &["x", "codes", "scales"],
+    outputs: &["partials"],
+    template: &[
+        "T", "S", "R", "C", "K", "L", "SPLITS", "SG_TG", "LAYOUT", "ST", "MT",
+    ],
+    headers: &[UNROLL, FRAGMENT, CODEBOOK, STREAM, DOWN],
+    body: source_file!("trellis/down_mma_wide.metal"),
 };

@@ -26,13 +26,17 @@ pub enum Kernel {
     TrellisExpand,
     /// The same in bfloat16, four weights a thread.
     TrellisExpand4,
+    /// The product with trellis codes along the outputs on the matrix unit, up to 8 rows.
+    TrellisDownMma,
+    /// The same for any number of rows.
+    TrellisDownMmaWide,
     /// The product with trellis codes by the CPU's SIMD code.
     TrellisCpu,
 }
 
 impl Kernel {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::AffineRows,
         Self::AffineMma,
         Self::AffineSplitMma,
@@ -42,6 +46,8 @@ impl Kernel {
         Self::TokenBitmask,
         Self::TrellisExpand,
         Self::TrellisExpand4,
+        Self::TrellisDownMma,
+        Self::TrellisDownMmaWide,
         Self::TrellisCpu,
     ];
 
@@ -57,6 +63,8 @@ impl Kernel {
             Self::TokenBitmask => "token_bitmask",
             Self::TrellisExpand => "trellis_expand",
             Self::TrellisExpand4 => "trellis_expand4",
+            Self::TrellisDownMma => "trellis_down_mma",
+            Self::TrellisDownMmaWide => "trellis_down_mma_wide",
             Self::TrellisCpu => "trellis_cpu",
         }
     }
@@ -69,7 +77,9 @@ impl Kernel {
             | Self::AffineMma
             | Self::AffineSplitMma
             | Self::TrellisExpand
-            | Self::TrellisExpand4 => backend != Backend::Cpu,
+            | Self::TrellisExpand4
+            | Self::TrellisDownMma
+            | Self::TrellisDownMmaWide => backend != Backend::Cpu,
             Self::AffineCpu | Self::TrellisCpu => backend == Backend::Cpu,
             Self::AddRmsNorm | Self::NormalizedArgmax | Self::TokenBitmask => true,
         }

@@ -4,9 +4,13 @@
 //! must be one that runs kernels, and checks what the kernel calls for: the message of an error
 //! begins with the kernel's name.
 
+mod down_mma;
 mod expand;
 mod operands;
+mod passes;
 mod reduce;
 
+pub use down_mma::{down_k3i_mma, down_k3i_mma_wide, down_mma, down_mma_wide};
 pub use expand::{expand, expand4, expand4_is_eligible};
+pub use passes::{Pass, PassCosts, pass_costs, pass_plan};
 pub use reduce::{reduce, reduce_shared};

@@ -114,6 +114,12 @@ pub(super) fn restored(y: &Array, x: &Array, outputs: i32) -> Result<Array, Erro
     Ok(y.reshape(&super::super::result_shape(x, outputs))?)
 }
 
+/// The sum of partial results, float32 `[M, splits, outputs]`, as a result for x.
+pub(super) fn fold(partials: &Array, x: &Array, outputs: i32) -> Result<Array, Error> {
+    let sums = partials.sum_axis(1, false)?.as_dtype(x.dtype())?;
+    restored(&sums, x, outputs)
+}
+
 /// Refuses a weight that is coded along the other axis.
 pub(super) fn expect_axis(
     op: &'static str,

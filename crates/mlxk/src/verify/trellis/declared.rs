@@ -3,6 +3,8 @@
 //! On the simulator every combination of template values is compiled, so widths, blocks and types
 //! take turns instead of being combined.
 
+mod matrix_unit;
+
 use mlx_kernels::Backend;
 use mlx_kernels::trellis::Selection;
 use mlx_rs::Dtype::{self, Bfloat16, Float16, Float32};
@@ -19,6 +21,7 @@ pub fn declared(backend: Backend, effort: Effort) -> Vec<Case> {
     }
     let mut cases = expand(effort);
     cases.extend(expand4());
+    cases.extend(matrix_unit::down(effort));
     cases
 }
 

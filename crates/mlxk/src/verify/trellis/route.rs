@@ -1,8 +1,8 @@
 //! The kernels that multiply by one coded weight, or expand it.
 
-use mlx_kernels::trellis::{self, Selection, TrellisWeight, kernels};
+use mlx_kernels::trellis::{self, Selection, TrellisWeight, kernels, kernels::Pass};
 use mlx_rs::{Array, Dtype};
-use trellis_codec::Contract;
+use trellis_codec::{Contract, Layout};
 
 use super::super::{Failure, Kernel};
 
@@ -13,6 +13,10 @@ pub enum Route {
     Expand(Selection),
     /// The stored matrix in bfloat16, four weights a thread.
     Expand4,
+    /// The product with codes along the outputs on the matrix unit, up to 8 rows, in either layout.
+    DownMma,
+    /// The same for any number of rows.
+    DownMmaWide(Pass),
     /// The product by the CPU's SIMD code.
     Cpu,
 }
@@ -23,6 +27,8 @@ impl Route {
         match self {
             Self::Expand(_) => Kernel::TrellisExpand,
             Self::Expand4 => Kernel::TrellisExpand4,
+            Self::DownMma => Kernel::TrellisDownMma,
+            Self::DownMmaWide(_) => Kernel::TrellisDownMmaWide,
             Self::Cpu => Kernel::TrellisCpu,
         }
     }
@@ -31,7 +37,7 @@ impl Route {
     pub(super) fn contract(self) -> Contract {
         match self {
             Self::Expand(_) | Self::Expand4 => Contract::Exact,
-            Self::Cpu => Contract::Factored,
+            Self::DownMma | Self::DownMmaWide(_) | Self::Cpu => Contract::Factored,
         }
     }
 
@@ -40,7 +46,9 @@ impl Route {
         match self {
             Self::Expand(selection) => Ok(kernels::expand(weight, dtype, selection)?),
             Self::Expand4 => Ok(kernels::expand4(weight)?),
-            Self::Cpu => Err(Failure::run("the route is a product")),
+            Self::DownMma | Self::DownMmaWide(_) | Self::Cpu => {
+                Err(Failure::run("the route is a product"))
+            }
         }
     }
 
@@ -48,6 +56,14 @@ impl Route {
     pub(super) fn multiply(self, x: &Array, weight: &TrellisWeight) -> Result<Array, Failure> {
         match self {
             Self::Expand(_) | Self::Expand4 => Err(Failure::run("the route is an expansion")),
+            Self::DownMma => Ok(match weight.geometry().layout() {
+                Layout::Rows => kernels::down_mma(x, weight)?,
+                Layout::BlockPairs => kernels::down_k3i_mma(x, weight)?,
+            }),
+            Self::DownMmaWide(pass) => Ok(match weight.geometry().layout() {
+                Layout::Rows => kernels::down_mma_wide(x, weight, pass)?,
+                Layout::BlockPairs => kernels::down_k3i_mma_wide(x, weight, pass)?,
+            }),
             Self::Cpu => Ok(trellis::matmul(x, weight)?),
         }
     }
