@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod prefill;
+pub mod sums;
 pub mod trellis;
 
 use std::sync::Arc;

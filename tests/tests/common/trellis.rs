@@ -135,7 +135,18 @@ pub fn golden_weight(case: &Case, prefix: &str) -> TrellisWeight {
 
 /// Holds a result to the answer and the tolerances of a golden case.
 pub fn assert_golden(y: &Array, case: &Case, context: &str) {
-    let (expected, tol) = (case.tensor("expected").f32(), case.tensor("tol").f32());
+    assert_golden_within(y, case, "tol", context);
+}
+
+/// The same for products with weights that are rounded to x's type.
+pub fn assert_golden_rounded(y: &Array, case: &Case, context: &str) {
+    let is_rounded = y.dtype() != Dtype::Float32;
+    let tolerances = if is_rounded { "tol_rounded" } else { "tol" };
+    assert_golden_within(y, case, tolerances, context);
+}
+
+fn assert_golden_within(y: &Array, case: &Case, tolerances: &str, context: &str) {
+    let (expected, tol) = (case.tensor("expected").f32(), case.tensor(tolerances).f32());
     let y = values(y);
     assert_eq!(y.len(), expected.len(), "{context} {}", case.name);
     for (i, ((y, want), tol)) in y.iter().zip(&expected).zip(&tol).enumerate() {

@@ -10,12 +10,16 @@ mod dialect;
 mod norm;
 mod sampling;
 mod trellis;
+mod trellis_prefill;
 
 pub use affine::{AFFINE_MMA, AFFINE_ROWS, AFFINE_SPLIT_MMA};
 pub use norm::ADD_RMS_NORM;
 pub use sampling::{NORMALIZED_ARGMAX_FINAL, NORMALIZED_ARGMAX_TILES, TOKEN_BITMASK};
 pub use trellis::{
     TRELLIS_DOWN_MMA, TRELLIS_DOWN_MMA_WIDE, TRELLIS_EXPAND, TRELLIS_EXPAND4, TRELLIS_REDUCE,
+};
+pub use trellis_prefill::{
+    TRELLIS_PREFILL_SPLITK, TRELLIS_PREFILL_TILED, TRELLIS_PREFILL_WIDE, TRELLIS_SPLITK_FOLD,
 };
 
 /// A file below `kernels/`.
@@ -82,6 +86,10 @@ pub const ALL: &[Shader] = &[
     TRELLIS_REDUCE,
     TRELLIS_DOWN_MMA,
     TRELLIS_DOWN_MMA_WIDE,
+    TRELLIS_PREFILL_TILED,
+    TRELLIS_PREFILL_SPLITK,
+    TRELLIS_SPLITK_FOLD,
+    TRELLIS_PREFILL_WIDE,
 ];
 
 impl Shader {

@@ -8,9 +8,14 @@ mod down_mma;
 mod expand;
 mod operands;
 mod passes;
+mod prefill;
 mod reduce;
 
 pub use down_mma::{down_k3i_mma, down_k3i_mma_wide, down_mma, down_mma_wide};
 pub use expand::{expand, expand4, expand4_is_eligible};
 pub use passes::{Pass, PassCosts, pass_costs, pass_plan};
+pub use prefill::{
+    SplitPartition, prefill_splitk, prefill_splitk_is_eligible, prefill_tiled,
+    prefill_tiled_is_eligible, prefill_wide, prefill_wide_is_eligible,
+};
 pub use reduce::{reduce, reduce_shared};
