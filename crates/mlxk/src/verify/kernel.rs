@@ -30,13 +30,19 @@ pub enum Kernel {
     TrellisDownMma,
     /// The same for any number of rows.
     TrellisDownMmaWide,
+    /// The product of a prompt's rows with trellis codes along the inputs, in tiles.
+    TrellisPrefillTiled,
+    /// The same with codes along the outputs, in parts.
+    TrellisPrefillSplitk,
+    /// The product of a prompt's few rows with trellis codes along the inputs, on ordinary lanes.
+    TrellisPrefillWide,
     /// The product with trellis codes by the CPU's SIMD code.
     TrellisCpu,
 }
 
 impl Kernel {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::AffineRows,
         Self::AffineMma,
         Self::AffineSplitMma,
@@ -48,6 +54,9 @@ impl Kernel {
         Self::TrellisExpand4,
         Self::TrellisDownMma,
         Self::TrellisDownMmaWide,
+        Self::TrellisPrefillTiled,
+        Self::TrellisPrefillSplitk,
+        Self::TrellisPrefillWide,
         Self::TrellisCpu,
     ];
 
@@ -65,6 +74,9 @@ impl Kernel {
             Self::TrellisExpand4 => "trellis_expand4",
             Self::TrellisDownMma => "trellis_down_mma",
             Self::TrellisDownMmaWide => "trellis_down_mma_wide",
+            Self::TrellisPrefillTiled => "trellis_prefill_tiled",
+            Self::TrellisPrefillSplitk => "trellis_prefill_splitk",
+            Self::TrellisPrefillWide => "trellis_prefill_wide",
             Self::TrellisCpu => "trellis_cpu",
         }
     }
@@ -79,7 +91,10 @@ impl Kernel {
             | Self::TrellisExpand
             | Self::TrellisExpand4
             | Self::TrellisDownMma
-            | Self::TrellisDownMmaWide => backend != Backend::Cpu,
+            | Self::TrellisDownMmaWide
+            | Self::TrellisPrefillTiled
+            | Self::TrellisPrefillSplitk
+            | Self::TrellisPrefillWide => backend != Backend::Cpu,
             Self::AffineCpu | Self::TrellisCpu => backend == Backend::Cpu,
             Self::AddRmsNorm | Self::NormalizedArgmax | Self::TokenBitmask => true,
         }

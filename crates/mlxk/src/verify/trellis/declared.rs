@@ -4,6 +4,7 @@
 //! take turns instead of being combined.
 
 mod matrix_unit;
+mod prefill;
 
 use mlx_kernels::Backend;
 use mlx_kernels::trellis::Selection;
@@ -22,6 +23,7 @@ pub fn declared(backend: Backend, effort: Effort) -> Vec<Case> {
     let mut cases = expand(effort);
     cases.extend(expand4());
     cases.extend(matrix_unit::down(effort));
+    cases.extend(prefill::cases(effort));
     cases
 }
 

@@ -23,7 +23,11 @@ pub fn matrix(route: Route, shape: &Shape) -> Result<Findings, Failure> {
 /// Every element within its bound, at each number of rows.
 pub fn bounds(route: Route, shape: Shape, counts: &[i32]) -> Result<Findings, Failure> {
     let coded = Coded::random(&shape, 0)?;
-    let matrix = coded.matrix(route.contract())?;
+    let mut matrix = coded.matrix(route.contract())?;
+    if route.rounds_weights() {
+        let each = matrix.iter_mut();
+        each.for_each(|weight| *weight = round(*weight, shape.dtype));
+    }
     let mut findings = Findings::default();
     for &rows in counts {
         let shape = Shape { rows, ..shape };

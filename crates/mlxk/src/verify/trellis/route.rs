@@ -17,6 +17,12 @@ pub enum Route {
     DownMma,
     /// The same for any number of rows.
     DownMmaWide(Pass),
+    /// The product of 5 to 32 rows in tiles, with codes along the inputs.
+    PrefillTiled,
+    /// The product of 5 to 8 rows in parts, with codes along the outputs.
+    PrefillSplitk,
+    /// The product of 5 to 15 rows on ordinary lanes, with codes along the inputs.
+    PrefillWide,
     /// The product by the CPU's SIMD code.
     Cpu,
 }
@@ -29,6 +35,9 @@ impl Route {
             Self::Expand4 => Kernel::TrellisExpand4,
             Self::DownMma => Kernel::TrellisDownMma,
             Self::DownMmaWide(_) => Kernel::TrellisDownMmaWide,
+            Self::PrefillTiled => Kernel::TrellisPrefillTiled,
+            Self::PrefillSplitk => Kernel::TrellisPrefillSplitk,
+            Self::PrefillWide => Kernel::TrellisPrefillWide,
             Self::Cpu => Kernel::TrellisCpu,
         }
     }
@@ -37,8 +46,17 @@ impl Route {
     pub(super) fn contract(self) -> Contract {
         match self {
             Self::Expand(_) | Self::Expand4 => Contract::Exact,
+            Self::PrefillTiled | Self::PrefillSplitk | Self::PrefillWide => Contract::Exact,
             Self::DownMma | Self::DownMmaWide(_) | Self::Cpu => Contract::Factored,
         }
+    }
+
+    /// Whether products see weights that are rounded to x's type.
+    pub(super) fn rounds_weights(self) -> bool {
+        matches!(
+            self,
+            Self::PrefillTiled | Self::PrefillSplitk | Self::PrefillWide
+        )
     }
 
     /// The stored matrix `[R, C]`.
@@ -46,9 +64,7 @@ impl Route {
         match self {
             Self::Expand(selection) => Ok(kernels::expand(weight, dtype, selection)?),
             Self::Expand4 => Ok(kernels::expand4(weight)?),
-            Self::DownMma | Self::DownMmaWide(_) | Self::Cpu => {
-                Err(Failure::run("the route is a product"))
-            }
+            _ => Err(Failure::run("the route is a product")),
         }
     }
 
@@ -64,6 +80,9 @@ impl Route {
                 Layout::Rows => kernels::down_mma_wide(x, weight, pass)?,
                 Layout::BlockPairs => kernels::down_k3i_mma_wide(x, weight, pass)?,
             }),
+            Self::PrefillTiled => Ok(kernels::prefill_tiled(x, weight)?),
+            Self::PrefillSplitk => Ok(kernels::prefill_splitk(x, weight)?),
+            Self::PrefillWide => Ok(kernels::prefill_wide(x, weight)?),
             Self::Cpu => Ok(trellis::matmul(x, weight)?),
         }
     }
