@@ -170,6 +170,15 @@ fn scales_of_any_type_sign_and_size() {
     }
 }
 
+#[test]
+fn weights_small_enough_for_constant_memory() {
+    let small = Coded::random(geometry(2, 32, Axis::Input, Layout::Rows, [1, 32]));
+    assert!(small.codes.len() < 8);
+    for form in [TILED, WIDE] {
+        form.check(&small, &activations(5, 32, Bfloat16));
+    }
+}
+
 /// Apple GPUs whose stock products run on neural accelerators, in an order of their own.
 const FIRST_ACCELERATED_GENERATION: u32 = 17;
 /// Apple GPUs on which MLX has a kernel for up to 15 rows of x.

@@ -45,8 +45,11 @@ impl Route {
     /// What its weights are.
     pub(super) fn contract(self) -> Contract {
         match self {
-            Self::Expand(_) | Self::Expand4 => Contract::Exact,
-            Self::PrefillTiled | Self::PrefillSplitk | Self::PrefillWide => Contract::Exact,
+            Self::Expand(_)
+            | Self::Expand4
+            | Self::PrefillTiled
+            | Self::PrefillSplitk
+            | Self::PrefillWide => Contract::Exact,
             Self::DownMma | Self::DownMmaWide(_) | Self::Cpu => Contract::Factored,
         }
     }
