@@ -7,6 +7,10 @@
 // One thing no macro can say: `threadgroup` is nothing in a pointer type and `__shared__` in a declaration of memory.
 // Registration rewrites the word at the start of a line that declares an array.
 
+#include "mlx/backend/cuda/device/fp16_math.cuh"
+
+#include <cuda/std/cmath>
+
 #define device
 #define constant
 #define thread
@@ -236,6 +240,14 @@ using precise::log;
 using precise::rsqrt;
 using precise::sqrt;
 using precise::tanh;
+
+// The 16-bit types have the functions that MLX's own kernels take for them. (fp16_math.cuh, too, is MLX's: operators between
+// them and integers.)
+inline half exp(half a) { return ::cuda::std::exp(a); }
+inline bfloat exp(bfloat a) { return ::cuda::std::exp(a); }
+inline half abs(half a) { return ::cuda::std::abs(a); }
+inline bfloat abs(bfloat a) { return ::cuda::std::abs(a); }
+
 inline float floor(float a) { return ::floorf(a); }
 inline float ceil(float a) { return ::ceilf(a); }
 inline float rint(float a) { return ::rintf(a); }

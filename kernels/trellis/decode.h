@@ -13,13 +13,12 @@ constexpr int table_entries() {
 // Fills the table, if DECODE reads one, and waits for it. Every thread of the threadgroup calls this.
 template <int DECODE, int L>
 inline void fill_table(threadgroup float* shared_table, const device float* table, uint thread_index, uint threads) {
-  if (table_entries<DECODE, L>() == 1) {
-    return;
+  if (table_entries<DECODE, L>() > 1) {
+    for (uint state = thread_index; state < (1u << uint(L)); state += threads) {
+      shared_table[state] = DECODE == DECODE_TABLE_SHARED ? table[state] : unrefined_value(state);
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
   }
-  for (uint state = thread_index; state < (1u << uint(L)); state += threads) {
-    shared_table[state] = DECODE == DECODE_TABLE_SHARED ? table[state] : unrefined_value(state);
-  }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
 }
 
 // A state's value. `table` holds the exact values of all states, `shared_table` what fill_table put there.

@@ -4,6 +4,7 @@
 
 pub mod prefill;
 pub mod sums;
+pub mod swiglu;
 pub mod trellis;
 
 use std::sync::Arc;
@@ -107,6 +108,12 @@ impl Random {
 
     pub fn floats(&mut self, count: usize) -> Vec<f32> {
         (0..count).map(|_| self.float()).collect()
+    }
+
+    /// Normally distributed: the sum of twelve uniform numbers has unit variance.
+    pub fn normals(&mut self, count: usize, deviation: f32) -> Vec<f32> {
+        let mut normal = || (0..12).map(|_| self.float()).sum::<f32>() / 2.0;
+        (0..count).map(|_| normal() * deviation).collect()
     }
 
     pub fn words(&mut self, count: usize) -> Vec<u32> {

@@ -12,6 +12,7 @@ const CODEBOOK: SourceFile = source_file!("trellis/codebook.h");
 const STREAM: SourceFile = source_file!("trellis/stream.h");
 const DECODE: SourceFile = source_file!("trellis/decode.h");
 const RUNS: SourceFile = source_file!("trellis/runs.h");
+const SWIGLU: SourceFile = source_file!("trellis/swiglu.h");
 const PRODUCTS: SourceFile = source_file!("trellis/products.h");
 const DOWN: SourceFile = source_file!("trellis/down.h");
 
@@ -67,4 +68,39 @@ pub const TRELLIS_DOWN_MMA_WIDE: Shader = Shader {
     ],
     headers: &[UNROLL, FRAGMENT, CODEBOOK, STREAM, DOWN],
     body: source_file!("trellis/down_mma_wide.metal"),
+};
+
+/// `silu(gate) * up` for 1 to 4 rows on ordinary lanes, both codes running along the inputs.
+///
+/// Takes `gate_codes`, `gate_scales`, `up_codes` and `up_scales` in the place of one matrix's.
+pub const TRELLIS_GATEUP: Shader = Shader {
+    name: "trellis_gateup",
+    inputs: &[
+        "x",
+        "gate_codes",
+        "gate_scales",
+        "up_codes",
+        "up_scales",
+        "table",
+    ],
+    outputs: &["y"],
+    template: &[
+        "T", "S", "R", "C", "TB", "KG", "KU", "L", "SGS", "DECODE", "ROWS", "TAIL",
+    ],
+    headers: &[
+        UNROLL, LOAD, CODEBOOK, STREAM, DECODE, RUNS, PRODUCTS, SWIGLU,
+    ],
+    body: source_file!("trellis/gateup.metal"),
+};
+
+/// The same from sums of integer codes, each scaled once.
+pub const TRELLIS_FACTORED_GATEUP: Shader = Shader {
+    name: "trellis_factored_gateup",
+    inputs: &["x", "gate_codes", "gate_scales", "up_codes", "up_scales"],
+    outputs: &["y"],
+    template: &[
+        "T", "S", "R", "C", "TB", "KG", "KU", "L", "SGS", "ROWS", "CHAINS", "TAIL",
+    ],
+    headers: &[UNROLL, LOAD, CODEBOOK, STREAM, RUNS, PRODUCTS, SWIGLU],
+    body: source_file!("trellis/factored_gateup.metal"),
 };

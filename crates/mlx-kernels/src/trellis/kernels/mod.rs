@@ -6,13 +6,18 @@
 
 mod down_mma;
 mod expand;
+mod factored_gateup;
+mod gateup;
 mod operands;
+mod pair;
 mod passes;
 mod prefill;
 mod reduce;
 
 pub use down_mma::{down_k3i_mma, down_k3i_mma_wide, down_mma, down_mma_wide};
 pub use expand::{expand, expand4, expand4_is_eligible};
+pub use factored_gateup::{gateup_factored_row, gateup_factored_rows, gateup_mixed_factored};
+pub use gateup::{MixedOptions, Tail, gateup, gateup_mixed, gateup_shared, gateup_table};
 pub use passes::{Pass, PassCosts, pass_costs, pass_plan};
 pub use prefill::{
     SplitPartition, prefill_splitk, prefill_splitk_is_eligible, prefill_tiled,

@@ -103,10 +103,34 @@ pub(super) fn matrix(
             op,
             argument: "rows of x",
             found: found.to_string(),
-            expected: format!("{} to {}", rows.start(), rows.end()),
+            expected: range(&rows),
         });
     }
     Ok(x.reshape(&[found, inputs])?)
+}
+
+fn range(rows: &RangeInclusive<i32>) -> String {
+    match (rows.start(), rows.end()) {
+        (least, most) if least == most => most.to_string(),
+        (least, most) => format!("{least} to {most}"),
+    }
+}
+
+/// As [`matrix`]; an `x` without elements passes whatever `rows` is: its result needs no launch.
+///
+/// # Errors
+///
+/// Those of [`matrix`].
+pub(super) fn matrix_or_nothing(
+    op: &'static str,
+    x: &Array,
+    weight: &TrellisWeight,
+    rows: RangeInclusive<i32>,
+) -> Result<Array, Error> {
+    if x.size() == 0 {
+        return matrix(op, x, weight, 0..=i32::MAX);
+    }
+    matrix(op, x, weight, rows)
 }
 
 /// x's leading dimensions and `outputs` features.
@@ -144,20 +168,25 @@ pub(super) fn unsupported_geometry(
     weight: &TrellisWeight,
     expected: &str,
 ) -> Error {
-    let (rows, cols) = extents(weight);
-    let format = weight.geometry().format();
     Error::Value {
         op,
         argument: "the unsupported geometry",
-        found: format!(
-            "{rows} stored rows of {cols} columns, {} bits a weight, {} state bits, blocks of {}, axis {}",
-            format.bits(),
-            format.state_bits(),
-            format.block(),
-            weight.geometry().axis().index()
-        ),
+        found: described(weight),
         expected: expected.into(),
     }
+}
+
+/// A weight's extents and code in words.
+pub(super) fn described(weight: &TrellisWeight) -> String {
+    let (rows, cols) = extents(weight);
+    let format = weight.geometry().format();
+    format!(
+        "{rows} stored rows of {cols} columns, {} bits a weight, {} state bits, blocks of {}, axis {}",
+        format.bits(),
+        format.state_bits(),
+        format.block(),
+        weight.geometry().axis().index()
+    )
 }
 
 /// Refuses blocks that are no whole number of runs: 32 columns whose codes start at a word.
@@ -180,8 +209,16 @@ pub(super) fn expect_table(
     weight: &TrellisWeight,
     selection: Selection,
 ) -> Result<(), Error> {
+    if selection == Selection::TABLE {
+        return expect_shared_table(op, weight);
+    }
+    Ok(())
+}
+
+/// Refuses a code whose table of all states does not fit into threadgroup memory.
+pub(super) fn expect_shared_table(op: &'static str, weight: &TrellisWeight) -> Result<(), Error> {
     let found = weight.geometry().format().state_bits();
-    if selection != Selection::TABLE || found <= 12 {
+    if found <= 12 {
         return Ok(());
     }
     Err(Error::Value {

@@ -7,7 +7,7 @@ use trellis_codec::Axis;
 use super::super::{Selection, TrellisWeight, result_shape};
 use super::operands::{
     SIMDGROUPS, THREADS, codes, div_ceil, expect_axis, expect_runs, expect_table, extents,
-    geometry, matrix, restored, value_table,
+    geometry, matrix_or_nothing, restored, value_table,
 };
 use crate::kernels::{CachedKernel, template};
 use crate::{Context, Error, shaders};
@@ -54,7 +54,7 @@ fn launch(
     expect_axis(op, weight, Axis::Input)?;
     expect_runs(op, weight)?;
     expect_table(op, weight, selection)?;
-    let matrix = matrix(op, x, weight, 0..=MOST_ROWS)?;
+    let matrix = matrix_or_nothing(op, x, weight, 1..=MOST_ROWS)?;
     let (rows, (outputs, inputs)) = (matrix.dim(0), extents(weight));
     if rows == 0 || outputs == 0 || inputs == 0 {
         return Ok(ops::zeros_dtype(&result_shape(x, outputs), x.dtype())?);
