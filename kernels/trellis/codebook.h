@@ -34,9 +34,13 @@ inline float code_step() {
 #define DECODE_NONE 4
 #define DECODE_REFINED_FLOAT 5
 #define DECODE_UNREFINED 6
-// The values of 6, from converted integers and from a table in threadgroup memory: no selection names these.
+// The values of 6, from converted integers and from tables in threadgroup memory, of values and of integer codes: no
+// selection names these.
 #define DECODE_CONVERTED 7
 #define DECODE_TABLE_UNREFINED 8
+#define DECODE_TABLE_CODES 9
+// The integer code in place of the weight: scale times step multiplies the activation or the sum.
+#define DECODE_FACTORED 10
 
 // y / 147.800537109375 rounded once, by a division.
 inline float divided_value(uint state) {

@@ -1,7 +1,7 @@
 // N adjacent columns of a block, read at once and decoded one by one.
 //
 // Columns t .. t + N - 1 of a block of TB have stream positions u + N - 1 down to u, u = TB - N - t, so their states
-// lie in one stretch of the stream that starts at bit u K with the last column's. N divides TB and t, hence u: the
+// lie in one stretch of the stream that starts at bit u K with the last column's. Where N divides TB and t, hence u, the
 // first bit's place in its word is a multiple of N K modulo 32.
 
 // The stretch, shifted down so that it starts at the first bit.
@@ -10,13 +10,17 @@ struct ColumnStates {
   uint words[((N - 1) * K + L + 31) / 32];
 };
 
+// The last place in a word that multiples of `bits` come to.
+constexpr int last_offset(int bits) {
+  return (bits & -bits & 31) == 0 ? 0 : 32 - (bits & -bits & 31);
+}
+
 // Reads the stretch at stream position u of a block of WORDS words. `block` may point to device or to constant memory.
-template <int N, int K, int L, int WORDS, typename Pointer>
+// LAST_OFFSET is the last place in a word at which the stretches of all lanes start.
+template <int N, int K, int L, int WORDS, int LAST_OFFSET = last_offset(N * K), typename Pointer>
 inline ColumnStates<N, K, L> load_column_states(Pointer block, int u) {
   constexpr int BITS = (N - 1) * K + L;
   constexpr int ALIGNED = (BITS + 31) / 32;
-  constexpr int STEP = (N * K) & (-N * K) & 31;
-  constexpr int LAST_OFFSET = STEP == 0 ? 0 : 32 - STEP;
   constexpr int READ = (LAST_OFFSET + BITS + 31) / 32;
   static_assert(READ <= WORDS + 1, "a stretch meets no word of its block three times");
   const int word = u * K / 32;

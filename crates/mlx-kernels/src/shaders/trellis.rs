@@ -15,6 +15,8 @@ const RUNS: SourceFile = source_file!("trellis/runs.h");
 const SWIGLU: SourceFile = source_file!("trellis/swiglu.h");
 const PRODUCTS: SourceFile = source_file!("trellis/products.h");
 const DOWN: SourceFile = source_file!("trellis/down.h");
+const COLUMNS: SourceFile = source_file!("trellis/columns.h");
+const POSITIONS: SourceFile = source_file!("trellis/positions.h");
 
 /// The stored matrix, one thread an element.
 pub const TRELLIS_EXPAND: Shader = Shader {
@@ -44,6 +46,18 @@ pub const TRELLIS_REDUCE: Shader = Shader {
     template: &["T", "S", "R", "C", "TB", "K", "L", "SGS", "DECODE", "ROWS"],
     headers: &[UNROLL, LOAD, CODEBOOK, STREAM, DECODE, RUNS, PRODUCTS],
     body: source_file!("trellis/reduce.metal"),
+};
+
+/// 1 to 4 rows on ordinary lanes, the code running along the outputs.
+pub const TRELLIS_SCATTER: Shader = Shader {
+    name: "trellis_scatter",
+    inputs: &["x", "codes", "scales", "table"],
+    outputs: &["partials"],
+    template: &[
+        "T", "S", "R", "C", "TB", "K", "L", "SGS", "SPLITS", "DECODE", "ROWS", "LAYOUT", "PER",
+    ],
+    headers: &[UNROLL, CODEBOOK, STREAM, DECODE, COLUMNS, POSITIONS],
+    body: source_file!("trellis/scatter.metal"),
 };
 
 /// Codes along the outputs, up to 8 rows on the matrix unit.

@@ -5,11 +5,12 @@
 
 use mlx_op::{Launch, OutputSpec};
 use mlx_rs::{Array, Dtype, ops};
-use trellis_codec::{Axis, DEFAULT_BLOCK, DEFAULT_STATE_BITS, Layout};
+use trellis_codec::{DEFAULT_BLOCK, DEFAULT_STATE_BITS, Layout};
 
 use super::super::{TrellisWeight, result_shape};
 use super::operands::{
-    SIMDGROUPS, THREADS, bits, div_ceil, extents, fold, layout, matrix, unsupported_geometry,
+    SIMDGROUPS, THREADS, bits, div_ceil, expect_down_codes, extents, fold, layout, matrix,
+    unsupported_geometry,
 };
 use super::passes::Pass;
 use crate::kernels::{CachedKernel, template};
@@ -75,7 +76,7 @@ fn narrow(
     weight: &TrellisWeight,
     layout: Layout,
 ) -> Result<Array, Error> {
-    expect_codes(op, weight, layout)?;
+    expect_down_codes(op, weight, layout)?;
     let matrix = matrix(op, x, weight, 1..=MOST_ROWS)?;
     if !is_supported(weight) {
         let expected = "blocks of 256 and at most 12 state bits";
@@ -99,7 +100,7 @@ fn wide(
     layout: Layout,
     pass: Pass,
 ) -> Result<Array, Error> {
-    expect_codes(op, weight, layout)?;
+    expect_down_codes(op, weight, layout)?;
     if x.ndim() != 2 || x.dim(0) == 0 {
         return Err(Error::Shape {
             op,
@@ -167,29 +168,4 @@ fn geometry(weight: &TrellisWeight) -> Vec<(String, mlx_op::TemplateArg)> {
 fn is_supported(weight: &TrellisWeight) -> bool {
     let format = weight.geometry().format();
     format.block() == DEFAULT_BLOCK && format.state_bits() <= DEFAULT_STATE_BITS
-}
-
-/// Refuses codes that are not laid out as the kernel is told that they are.
-fn expect_codes(op: &'static str, weight: &TrellisWeight, layout: Layout) -> Result<(), Error> {
-    let geometry = weight.geometry();
-    let fits = geometry.axis() == Axis::Output
-        && geometry.layout() == layout
-        && (layout == Layout::Rows || geometry.format().bits() == 3);
-    if fits {
-        return Ok(());
-    }
-    let text = |layout| match layout {
-        Layout::Rows => "in rows",
-        Layout::BlockPairs => "in block pairs",
-    };
-    let (bits, axis) = (geometry.format().bits(), geometry.axis().index());
-    Err(Error::Value {
-        op,
-        argument: "the weight's code",
-        found: format!("{bits}-bit, along axis {axis}, {}", text(geometry.layout())),
-        expected: match layout {
-            Layout::Rows => "a code of any width, along axis 0, in rows".into(),
-            Layout::BlockPairs => "a 3-bit code, along axis 0, in block pairs".into(),
-        },
-    })
 }

@@ -4,6 +4,7 @@ use mlx_op::{Launch, OutputSpec};
 use mlx_rs::{Array, ops};
 
 use super::super::{Selection, TrellisWeight, result_shape};
+use super::decode;
 use super::operands::{
     LANES, SIMDGROUPS, div_ceil, expect_shared_table, expect_table, matrix_or_nothing, restored,
     value_table,
@@ -16,9 +17,6 @@ use crate::{Context, Error, shaders};
 const MOST_ROWS: i32 = 4;
 /// Simdgroups of a threadgroup that fills a table of all states: enough to pay for it.
 const TABLE_SIMDGROUPS: i32 = 16;
-/// The shader's `DECODE` numbers that no selection stands for.
-const DECODE_CONVERTED: i32 = 7;
-const DECODE_TABLE_UNREFINED: i32 = 8;
 
 static GATEUP: CachedKernel = CachedKernel::new(shaders::TRELLIS_GATEUP);
 
@@ -119,7 +117,7 @@ pub fn gateup_table(x: &Array, gate: &TrellisWeight, up: &TrellisWeight) -> Resu
     let pair = Pair::new(op, gate, up, Widths::Equal)?;
     expect_shared_table(op, gate)?;
     let form = Form {
-        decode: DECODE_TABLE_UNREFINED,
+        decode: decode::TABLE_UNREFINED,
         simdgroups: TABLE_SIMDGROUPS,
         most_rows: 1,
         ..Form::base(Selection::UNREFINED)
@@ -148,7 +146,7 @@ pub fn gateup_mixed(
     let converted = base.decode == Selection::UNREFINED.decode() && !options.lifted;
     let form = Form {
         decode: if converted {
-            DECODE_CONVERTED
+            decode::CONVERTED
         } else {
             base.decode
         },

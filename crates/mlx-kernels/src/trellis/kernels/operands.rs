@@ -162,6 +162,35 @@ pub(super) fn expect_axis(
     })
 }
 
+/// Refuses codes that do not run along the outputs in this layout; block pairs must be of 3 bits.
+pub(super) fn expect_down_codes(
+    op: &'static str,
+    weight: &TrellisWeight,
+    layout: Layout,
+) -> Result<(), Error> {
+    let geometry = weight.geometry();
+    let fits = geometry.axis() == Axis::Output
+        && geometry.layout() == layout
+        && (layout == Layout::Rows || geometry.format().bits() == 3);
+    if fits {
+        return Ok(());
+    }
+    let text = |layout| match layout {
+        Layout::Rows => "in rows",
+        Layout::BlockPairs => "in block pairs",
+    };
+    let (bits, axis) = (geometry.format().bits(), geometry.axis().index());
+    Err(Error::Value {
+        op,
+        argument: "the weight's code",
+        found: format!("{bits}-bit, along axis {axis}, {}", text(geometry.layout())),
+        expected: match layout {
+            Layout::Rows => "a code of any width, along axis 0, in rows".into(),
+            Layout::BlockPairs => "a 3-bit code, along axis 0, in block pairs".into(),
+        },
+    })
+}
+
 /// The refusal of a weight whose extents or code a kernel does not take.
 pub(super) fn unsupported_geometry(
     op: &'static str,
