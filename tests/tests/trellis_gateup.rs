@@ -1,4 +1,4 @@
-//! `trellis_gateup` in all its forms: bit equalities with two reductions and their SwiGLU, golden
+//! `trellis_gateup` in all its forms: bit equalities with two reductions and their `SwiGLU`, golden
 //! cases, edges and refusals.
 
 mod common;
@@ -286,6 +286,8 @@ fn numbers_that_are_not_finite_stay_in_their_row() {
     }
 }
 
+type Kernel = fn(&Array, &TrellisWeight, &TrellisWeight) -> Result<Array, mlx_kernels::Error>;
+
 #[test]
 fn refusals_name_the_kernel_and_what_it_takes() {
     let refused = |result: Result<Array, mlx_kernels::Error>, words: &[&str]| {
@@ -300,7 +302,6 @@ fn refusals_name_the_kernel_and_what_it_takes() {
     let shorter = pair([3, 3], 256, [3, 512]);
     let along_outputs = Coded::random(geometry(3, 256, Axis::Output, Layout::Rows, [4, 512]));
     let default = Selection::default();
-    type Kernel = fn(&Array, &TrellisWeight, &TrellisWeight) -> Result<Array, mlx_kernels::Error>;
     let forms: [(&str, i32, Kernel); 4] = [
         ("[trellis_gateup]", 4, |x, g, u| {
             kernels::gateup(x, g, u, Selection::default())

@@ -141,6 +141,11 @@ pub fn declared(backend: Backend, effort: Effort) -> Vec<Case> {
                 .into_iter()
                 .map(Case::Trellis),
         )
+        .chain(
+            trellis::declared_pairs(backend, effort)
+                .into_iter()
+                .map(Case::TrellisGateup),
+        )
         .collect()
 }
 

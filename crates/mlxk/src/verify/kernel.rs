@@ -26,6 +26,12 @@ pub enum Kernel {
     TrellisExpand,
     /// The same in bfloat16, four weights a thread.
     TrellisExpand4,
+    /// The product of few rows with trellis codes along the inputs.
+    TrellisReduce,
+    /// The same with two weights, joined by a `SwiGLU`.
+    TrellisGateup,
+    /// The same from sums of integer codes.
+    TrellisFactoredGateup,
     /// The product with trellis codes along the outputs on the matrix unit, up to 8 rows.
     TrellisDownMma,
     /// The same for any number of rows.
@@ -42,7 +48,7 @@ pub enum Kernel {
 
 impl Kernel {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::AffineRows,
         Self::AffineMma,
         Self::AffineSplitMma,
@@ -52,6 +58,9 @@ impl Kernel {
         Self::TokenBitmask,
         Self::TrellisExpand,
         Self::TrellisExpand4,
+        Self::TrellisReduce,
+        Self::TrellisGateup,
+        Self::TrellisFactoredGateup,
         Self::TrellisDownMma,
         Self::TrellisDownMmaWide,
         Self::TrellisPrefillTiled,
@@ -72,6 +81,9 @@ impl Kernel {
             Self::TokenBitmask => "token_bitmask",
             Self::TrellisExpand => "trellis_expand",
             Self::TrellisExpand4 => "trellis_expand4",
+            Self::TrellisReduce => "trellis_reduce",
+            Self::TrellisGateup => "trellis_gateup",
+            Self::TrellisFactoredGateup => "trellis_factored_gateup",
             Self::TrellisDownMma => "trellis_down_mma",
             Self::TrellisDownMmaWide => "trellis_down_mma_wide",
             Self::TrellisPrefillTiled => "trellis_prefill_tiled",
@@ -90,6 +102,9 @@ impl Kernel {
             | Self::AffineSplitMma
             | Self::TrellisExpand
             | Self::TrellisExpand4
+            | Self::TrellisReduce
+            | Self::TrellisGateup
+            | Self::TrellisFactoredGateup
             | Self::TrellisDownMma
             | Self::TrellisDownMmaWide
             | Self::TrellisPrefillTiled

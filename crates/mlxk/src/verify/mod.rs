@@ -48,6 +48,8 @@ pub enum Case {
     Bitmask(bitmask::Case),
     /// A weight in trellis codes: its expansion, or a product with it.
     Trellis(trellis::Case),
+    /// Gate and up: two weights in trellis codes over one x.
+    TrellisGateup(trellis::gateup::Case),
 }
 
 impl Case {
@@ -59,6 +61,7 @@ impl Case {
             Self::Argmax(_) => Kernel::NormalizedArgmax,
             Self::Bitmask(_) => Kernel::TokenBitmask,
             Self::Trellis(case) => case.kernel(),
+            Self::TrellisGateup(case) => case.kernel(),
         }
     }
 
@@ -70,6 +73,7 @@ impl Case {
             Self::Argmax(case) => case.dtype,
             Self::Bitmask(case) => case.dtype,
             Self::Trellis(case) => case.shape.dtype,
+            Self::TrellisGateup(case) => case.shape.dtype,
         }
     }
 
@@ -80,6 +84,7 @@ impl Case {
             Self::Argmax(case) => case.run(),
             Self::Bitmask(case) => case.run(),
             Self::Trellis(case) => case.run(),
+            Self::TrellisGateup(case) => case.run(context),
         }
     }
 }
@@ -93,6 +98,7 @@ impl fmt::Display for Case {
             Self::Argmax(case) => case.fmt(f),
             Self::Bitmask(case) => case.fmt(f),
             Self::Trellis(case) => case.fmt(f),
+            Self::TrellisGateup(case) => case.fmt(f),
         }
     }
 }

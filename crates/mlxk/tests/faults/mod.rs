@@ -64,6 +64,7 @@ fn some_cases(kernel: Kernel) -> Vec<Case> {
         let chosen = match case {
             Case::Affine(case) => case.shape.bits == 3 && case.shape.group == 64,
             Case::Trellis(case) => case.shape.bits == 3,
+            Case::TrellisGateup(case) => case.shape.bits == 3,
             _ => true,
         };
         case.kernel() == kernel && chosen

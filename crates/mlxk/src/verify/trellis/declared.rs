@@ -3,6 +3,8 @@
 //! On the simulator every combination of template values is compiled, so widths, blocks and types
 //! take turns instead of being combined.
 
+mod gateup;
+mod lanes;
 mod matrix_unit;
 mod prefill;
 
@@ -22,9 +24,18 @@ pub fn declared(backend: Backend, effort: Effort) -> Vec<Case> {
     }
     let mut cases = expand(effort);
     cases.extend(expand4());
+    cases.extend(lanes::reduce(effort));
     cases.extend(matrix_unit::down(effort));
     cases.extend(prefill::cases(effort));
     cases
+}
+
+/// The cases of gate and up that are declared for `backend`.
+pub fn declared_pairs(backend: Backend, effort: Effort) -> Vec<super::gateup::Case> {
+    if backend == Backend::Cpu {
+        return Vec::new();
+    }
+    gateup::cases(backend, effort)
 }
 
 /// The usual shape of a width: one row of blocks after another, three blocks a row.

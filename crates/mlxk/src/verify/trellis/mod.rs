@@ -2,19 +2,22 @@
 
 mod coded;
 mod declared;
+pub mod gateup;
 mod product;
 mod route;
+mod rows;
 
 use std::fmt;
 
 use mlx_rs::Dtype;
 use trellis_codec::Axis;
 
-pub use declared::declared;
+pub use declared::{declared, declared_pairs};
 pub use route::Route;
 
 use super::floats::name;
 use super::{Failure, Findings, Kernel};
+use coded::Coded;
 
 /// Extents, code and element types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,8 +85,18 @@ impl Case {
             Check::Bounds(counts) => product::bounds(self.route, self.shape, counts),
             Check::OneHot => product::one_hot(self.route, &self.shape),
             Check::Equals(other) => product::equals(self.route, other, &self.shape),
-            Check::Company(counts) => product::company(self.route, self.shape, counts),
-            Check::Neighbours => product::neighbours(self.route, &self.shape),
+            Check::Company(counts) => {
+                let coded = Coded::random(&self.shape, 0)?;
+                rows::company(self.shape, counts, &|x, shape| {
+                    product::multiply(self.route, &coded, x, shape)
+                })
+            }
+            Check::Neighbours => {
+                let coded = Coded::random(&self.shape, 0)?;
+                rows::neighbours(&self.shape, &|x, shape| {
+                    product::multiply(self.route, &coded, x, shape)
+                })
+            }
         }
     }
 }

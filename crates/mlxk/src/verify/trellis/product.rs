@@ -72,77 +72,26 @@ pub fn equals(route: Route, other: Route, shape: &Shape) -> Result<Findings, Fai
     same_bits("another kernel's product", &found, &expected)
 }
 
-/// Every row of a batch has the bits of that row alone, or of the smallest batch that there is.
-pub fn company(route: Route, shape: Shape, counts: &[i32]) -> Result<Findings, Failure> {
-    let most = counts.iter().copied().max().unwrap_or(shape.rows);
-    let least = counts.iter().copied().min().unwrap_or(shape.rows) as usize;
-    let whole = Shape {
-        rows: most,
-        ..shape
-    };
-    let coded = Coded::random(&whole, 0)?;
-    let x = activations(&whole);
-    let (inputs, outputs) = (shape.inputs as usize, shape.outputs as usize);
-    let few = Shape {
-        rows: least as i32,
-        ..shape
-    };
-    let mut alone = Vec::new();
-    for row in x.chunks_exact(inputs) {
-        let y = multiply(route, &coded, &row.repeat(least), &few)?;
-        alone.extend_from_slice(&y[..outputs]);
-    }
-    let mut findings = Findings::default();
-    for &rows in counts {
-        let some = Shape { rows, ..shape };
-        let found = multiply(route, &coded, &x[..rows as usize * inputs], &some)?;
-        let expected = &alone[..rows as usize * outputs];
-        findings = findings.and(same_bits("a row in other company", &found, expected)?);
-    }
-    Ok(findings)
-}
-
-/// A row keeps its bits beside rows of NaN and infinity.
-pub fn neighbours(route: Route, shape: &Shape) -> Result<Findings, Failure> {
-    let coded = Coded::random(shape, 0)?;
-    let x = activations(shape);
-    let (inputs, outputs) = (shape.inputs as usize, shape.outputs as usize);
-    let y = multiply(route, &coded, &x, shape)?;
-    let mut findings = Findings::default();
-    for good in 0..shape.rows as usize {
-        let mut beside = x.clone();
-        for (row, values) in beside.chunks_exact_mut(inputs).enumerate() {
-            if row != good {
-                values.fill([f32::NAN, f32::INFINITY][row % 2]);
-            }
-        }
-        let found = multiply(route, &coded, &beside, shape)?;
-        let own = good * outputs..(good + 1) * outputs;
-        let same = same_bits(
-            "a row beside NaN and infinity",
-            &found[own.clone()],
-            &y[own],
-        )?;
-        findings = findings.and(same);
-    }
-    Ok(findings)
-}
-
 /// Normally distributed, exact in x's type.
-fn activations(shape: &Shape) -> Vec<f32> {
+pub fn activations(shape: &Shape) -> Vec<f32> {
     let count = shape.rows as usize * shape.inputs as usize;
     let values = Random::new(count as u64).normals(count).into_iter();
     values.map(|value| round(value, shape.dtype)).collect()
 }
 
-fn multiply(route: Route, coded: &Coded, x: &[f32], shape: &Shape) -> Result<Vec<f32>, Failure> {
+pub fn multiply(
+    route: Route,
+    coded: &Coded,
+    x: &[f32],
+    shape: &Shape,
+) -> Result<Vec<f32>, Failure> {
     let x = floats::array(x, &[shape.rows, shape.inputs], shape.dtype);
     let y = route.multiply(&x, &coded.weight()?)?;
     checked(&y, [shape.rows, shape.outputs], shape.dtype)
 }
 
 /// The elements of a result of this shape and type.
-fn checked(y: &Array, shape: [i32; 2], dtype: Dtype) -> Result<Vec<f32>, Failure> {
+pub fn checked(y: &Array, shape: [i32; 2], dtype: Dtype) -> Result<Vec<f32>, Failure> {
     if y.shape() != shape || y.dtype() != dtype {
         return Err(Failure::Kind {
             found: format!("{:?} of {:?}", y.shape(), y.dtype()),

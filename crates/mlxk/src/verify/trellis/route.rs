@@ -13,6 +13,10 @@ pub enum Route {
     Expand(Selection),
     /// The stored matrix in bfloat16, four weights a thread.
     Expand4,
+    /// The product of up to 4 rows with codes along the inputs, each decoding for itself.
+    Reduce(Selection),
+    /// The same, a weight being decoded once for all rows.
+    ReduceShared(Selection),
     /// The product with codes along the outputs on the matrix unit, up to 8 rows, in either layout.
     DownMma,
     /// The same for any number of rows.
@@ -33,6 +37,7 @@ impl Route {
         match self {
             Self::Expand(_) => Kernel::TrellisExpand,
             Self::Expand4 => Kernel::TrellisExpand4,
+            Self::Reduce(_) | Self::ReduceShared(_) => Kernel::TrellisReduce,
             Self::DownMma => Kernel::TrellisDownMma,
             Self::DownMmaWide(_) => Kernel::TrellisDownMmaWide,
             Self::PrefillTiled => Kernel::TrellisPrefillTiled,
@@ -50,6 +55,7 @@ impl Route {
             | Self::PrefillTiled
             | Self::PrefillSplitk
             | Self::PrefillWide => Contract::Exact,
+            Self::Reduce(selection) | Self::ReduceShared(selection) => lane_contract(selection),
             Self::DownMma | Self::DownMmaWide(_) | Self::Cpu => Contract::Factored,
         }
     }
@@ -75,6 +81,8 @@ impl Route {
     pub(super) fn multiply(self, x: &Array, weight: &TrellisWeight) -> Result<Array, Failure> {
         match self {
             Self::Expand(_) | Self::Expand4 => Err(Failure::run("the route is an expansion")),
+            Self::Reduce(selection) => Ok(kernels::reduce(x, weight, selection)?),
+            Self::ReduceShared(selection) => Ok(kernels::reduce_shared(x, weight, selection)?),
             Self::DownMma => Ok(match weight.geometry().layout() {
                 Layout::Rows => kernels::down_mma(x, weight)?,
                 Layout::BlockPairs => kernels::down_k3i_mma(x, weight)?,
@@ -88,5 +96,14 @@ impl Route {
             Self::PrefillWide => Ok(kernels::prefill_wide(x, weight)?),
             Self::Cpu => Ok(trellis::matmul(x, weight)?),
         }
+    }
+}
+
+/// What the weights of a selection are in the products on ordinary lanes.
+pub(super) fn lane_contract(selection: Selection) -> Contract {
+    match selection.number() {
+        0..=3 => Contract::ExactBf16,
+        5 => Contract::Exact,
+        _ => Contract::Unrefined,
     }
 }
