@@ -5,18 +5,31 @@ use mlx_rs::Array;
 use once_cell::sync::OnceCell;
 
 use crate::Error;
-use crate::shaders::{Shader, Text};
+use crate::shaders::{CudaShader, Shader, Text};
 
 /// A shader and its kernel object.
 pub(crate) struct CachedKernel {
-    shader: Shader,
+    listed: Listed,
     kernel: OnceCell<Kernel>,
+}
+
+enum Listed {
+    Everywhere(Shader),
+    Cuda(CudaShader),
 }
 
 impl CachedKernel {
     pub(crate) const fn new(shader: Shader) -> Self {
+        Self::listed(Listed::Everywhere(shader))
+    }
+
+    pub(crate) const fn cuda(shader: CudaShader) -> Self {
+        Self::listed(Listed::Cuda(shader))
+    }
+
+    const fn listed(listed: Listed) -> Self {
         Self {
-            shader,
+            listed,
             kernel: OnceCell::new(),
         }
     }
@@ -34,22 +47,40 @@ impl CachedKernel {
     ) -> Result<Vec<Array>, Error> {
         let kernel = self
             .kernel
-            .get_or_try_init(|| Kernel::new(source(&self.shader)))?;
+            .get_or_try_init(|| Kernel::new(self.listed.source()))?;
         // SAFETY: the caller's promise; the bodies keep to their operands for such launches.
         Ok(unsafe { kernel.apply(device, inputs, launch) }?)
     }
 }
 
-fn source(shader: &Shader) -> KernelSource {
-    let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-    let text = |Text { header, body }| KernelText { header, body };
-    KernelSource {
-        name: shader.name.to_owned(),
-        inputs: owned(shader.inputs),
-        outputs: owned(shader.outputs),
-        metal: text(shader.metal()),
-        cuda: Some(text(shader.cuda())),
-        ensure_row_contiguous: true,
+impl Listed {
+    fn source(&self) -> KernelSource {
+        let (name, inputs, outputs, metal, cuda) = match self {
+            Self::Everywhere(shader) => (
+                shader.name,
+                shader.inputs,
+                shader.outputs,
+                Some(shader.metal()),
+                shader.cuda(),
+            ),
+            Self::Cuda(shader) => (
+                shader.name,
+                shader.inputs,
+                shader.outputs,
+                None,
+                shader.text(),
+            ),
+        };
+        let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let text = |Text { header, body }| KernelText { header, body };
+        KernelSource {
+            name: name.to_owned(),
+            inputs: owned(inputs),
+            outputs: owned(outputs),
+            metal: metal.map(text),
+            cuda: Some(text(cuda)),
+            ensure_row_contiguous: true,
+        }
     }
 }
 

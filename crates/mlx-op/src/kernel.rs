@@ -6,6 +6,7 @@ use std::sync::Arc;
 use mlx_rs::{Array, Dtype};
 use once_cell::sync::OnceCell;
 
+use crate::Backend;
 use crate::cuda::CudaKernel;
 use crate::error::{Error, HostError};
 use crate::host::{HostOp, HostOutput, OutputSpec, check_outputs};
@@ -44,12 +45,22 @@ pub struct KernelSource {
     pub inputs: Vec<String>,
     /// Output names, in order.
     pub outputs: Vec<String>,
-    /// Metal text, also what the simulator runs.
-    pub metal: KernelText,
+    /// Metal text, also what the simulator runs; without it the kernel is for CUDA alone.
+    pub metal: Option<KernelText>,
     /// CUDA text; without it the kernel cannot run there.
     pub cuda: Option<KernelText>,
     /// Copy inputs that are not row-contiguous before the launch.
     pub ensure_row_contiguous: bool,
+}
+
+impl KernelSource {
+    /// The Metal text, for a back end that needs it.
+    pub(crate) fn metal_text(&self, backend: Backend) -> Result<&KernelText, Error> {
+        self.metal.as_ref().ok_or_else(|| Error::Unavailable {
+            backend,
+            reason: format!("kernel {} has no Metal text", self.name),
+        })
+    }
 }
 
 /// One launch: sizes, template arguments and outputs.
@@ -154,6 +165,7 @@ impl Kernel {
         launch: &Launch,
     ) -> Result<Vec<Array>, Error> {
         let source = Arc::clone(&self.source);
+        let text = source.metal_text(Backend::Sim)?.clone();
         let owned = launch.clone();
         HostOp::new(&self.source.name).apply(inputs, &launch.outputs, move |inputs, outputs| {
             let inputs: Vec<_> = inputs
@@ -168,7 +180,7 @@ impl Kernel {
                 name: &source.name,
                 input_names: &source.inputs,
                 output_names: &source.outputs,
-                text: &source.metal,
+                text: &text,
                 inputs: &inputs,
                 outputs: &owned.outputs,
                 template: &owned.template,
@@ -196,7 +208,7 @@ fn check_source(source: &KernelSource) -> Result<(), Error> {
         }
     }
     unique(&source.name, named(source).into_iter())?;
-    for text in std::iter::once(&source.metal).chain(&source.cuda) {
+    for text in source.metal.iter().chain(&source.cuda) {
         for (what, content) in [("header", &text.header), ("body", &text.body)] {
             if let Some(found) = content.chars().find(|character| !character.is_ascii()) {
                 return Err(Error::NotAscii {

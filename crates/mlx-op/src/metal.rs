@@ -30,16 +30,17 @@ impl MetalKernel {
                 reason: "MLX reports no Metal device".to_owned(),
             });
         }
+        let text = source.metal_text(Backend::Metal)?;
         let strings = |names: &[String]| names.to_vec();
         let (inputs, outputs) = (strings(&source.inputs), strings(&source.outputs));
         let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
         let outputs: Vec<&str> = outputs.iter().map(String::as_str).collect();
         let options = MetalKernelOptions {
-            header: source.metal.header.clone(),
+            header: text.header.clone(),
             ensure_row_contiguous: source.ensure_row_contiguous,
             atomic_outputs: false,
         };
-        let kernel = MlxKernel::new(&source.name, &inputs, &outputs, &source.metal.body, options)?;
+        let kernel = MlxKernel::new(&source.name, &inputs, &outputs, &text.body, options)?;
         Ok(Self(Mutex::new(kernel)))
     }
 

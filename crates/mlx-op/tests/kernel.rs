@@ -13,10 +13,10 @@ fn source() -> KernelSource {
         name: "double".to_owned(),
         inputs: vec!["x".to_owned()],
         outputs: vec!["y".to_owned()],
-        metal: KernelText {
+        metal: Some(KernelText {
             header: String::new(),
             body: "uint i = thread_position_in_grid.x; y[i] = 2 * x[i];".to_owned(),
-        },
+        }),
         cuda: None,
         ensure_row_contiguous: true,
     }
@@ -152,7 +152,7 @@ fn sources_are_checked_when_built() {
     assert!(refused(|source| source.name = "2x".to_owned()).contains("\"2x\""));
     assert!(refused(|source| source.inputs[0] = String::new()).contains("\"\""));
     assert!(refused(|source| source.outputs[0] = "x".to_owned()).contains("both"));
-    assert!(refused(|source| source.metal.body.push('µ')).contains("'µ'"));
+    assert!(refused(|source| source.metal.as_mut().unwrap().body.push('µ')).contains("'µ'"));
 }
 
 #[test]

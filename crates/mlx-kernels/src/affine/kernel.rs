@@ -13,6 +13,7 @@ use crate::shaders;
 const LANES: i32 = 32;
 
 static ROWS: CachedKernel = CachedKernel::new(shaders::AFFINE_ROWS);
+static TENSOR: CachedKernel = CachedKernel::cuda(shaders::AFFINE_TENSOR);
 static MMA: CachedKernel = CachedKernel::new(shaders::AFFINE_MMA);
 static SPLIT_MMA: CachedKernel = CachedKernel::new(shaders::AFFINE_SPLIT_MMA);
 
@@ -25,6 +26,7 @@ pub(super) fn matmul(
 ) -> Result<Array, Error> {
     let (kernel, launch) = match plan {
         Plan::Rows => (&ROWS, rows(problem)),
+        Plan::Tensor => (&TENSOR, tensor(problem)),
         Plan::Mma => (&MMA, mma(problem)),
         Plan::SplitMma { tiles, splits } => (&SPLIT_MMA, split_mma(problem, tiles, splits)),
         Plan::Stock | Plan::StockByRow | Plan::Cpu => {
@@ -62,6 +64,28 @@ fn rows(problem: &Problem) -> Launch {
             "M" => problem.rows, "N" => problem.n, "K" => problem.k,
             "BITS" => problem.bits, "GROUP" => problem.group_size,
             "NR" => outputs, "SGS" => simdgroups, "VPT" => values,
+        },
+        outputs: output(problem),
+        init_value: None,
+    }
+}
+
+/// Sixteen outputs a block, whose four warps share K. Of the shapes tried on an H200 (17408 x 5120 and its
+/// transpose, 5120 x 5120), four warps with four groups of 64 ahead in two stages were fastest; no more
+/// groups than that keeps 128 activations a quad in registers, and the stages below 48 KiB.
+fn tensor(problem: &Problem) -> Launch {
+    let (warps, stages) = (4, 2);
+    let group_words = problem.group_size / 32 * problem.bits;
+    let ahead = 4.min(256 / problem.group_size).min(64 / group_words);
+    let threads = LANES * warps;
+    Launch {
+        grid: [threads, div_ceil(problem.n, 16), 1],
+        threadgroup: [threads, 1, 1],
+        template: template! {
+            "T" => problem.dtype, "S" => problem.scale_dtype,
+            "M" => problem.rows, "N" => problem.n, "K" => problem.k,
+            "BITS" => problem.bits, "GROUP" => problem.group_size,
+            "WARPS" => warps, "AHEAD" => ahead, "STAGES" => stages,
         },
         outputs: output(problem),
         init_value: None,

@@ -112,7 +112,7 @@ fn run(
         Plan::Cpu => cpu::matmul(problem, operands),
         Plan::Stock => stock(problem, operands, &operands.x),
         Plan::StockByRow => stock_by_row(problem, operands),
-        Plan::Rows | Plan::Mma | Plan::SplitMma { .. } => {
+        Plan::Rows | Plan::Tensor | Plan::Mma | Plan::SplitMma { .. } => {
             kernel::matmul(plan, &context.kernel_device()?, problem, operands)
         }
     }

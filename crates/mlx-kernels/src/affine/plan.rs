@@ -3,6 +3,7 @@
 use std::fmt;
 
 use mlx_op::{Backend, DeviceProfile};
+use mlx_rs::Dtype;
 
 use super::problem::Problem;
 use super::tables::{self, Choice};
@@ -22,6 +23,9 @@ pub enum Plan {
     Cpu,
     /// Ordinary lanes, each decoded weight used for all rows: 2 to 8 rows.
     Rows,
+    /// An NVIDIA GPU's tensor cores, codes streamed through shared memory: 1 to 8 rows of 16-bit
+    /// activations.
+    Tensor,
     /// The 8x8 matrix unit, one block of 8 rows, K not split: 1 to 8 rows.
     Mma,
     /// The 8x8 matrix unit, K split over simdgroups of a threadgroup: any number of rows.
@@ -41,6 +45,7 @@ impl Plan {
         match self {
             Self::Stock | Self::StockByRow | Self::Cpu => true,
             Self::Rows => eligible(Choice::Rows, problem).is_some(),
+            Self::Tensor => eligible(Choice::Tensor, problem).is_some(),
             Self::Mma => eligible(Choice::Mma, problem).is_some(),
             Self::SplitMma { tiles, splits } => {
                 problem.rows >= 1
@@ -60,6 +65,7 @@ impl fmt::Display for Plan {
             Self::StockByRow => f.pad("stock-by-row"),
             Self::Cpu => f.pad("cpu"),
             Self::Rows => f.pad("rows"),
+            Self::Tensor => f.pad("tensor"),
             Self::Mma => f.pad("mma"),
             Self::SplitMma { tiles, splits } => f.pad(&format!("split-mma({tiles},{splits})")),
         }
@@ -102,6 +108,10 @@ pub(crate) fn eligible(choice: Choice, problem: &Problem) -> Option<Plan> {
     match choice {
         Choice::Stock => Some(Plan::Stock),
         Choice::Rows => ((2..=8).contains(&rows) && problem.n % 4 == 0).then_some(Plan::Rows),
+        Choice::Tensor => {
+            let narrow = matches!(problem.dtype, Dtype::Float16 | Dtype::Bfloat16);
+            (narrow && (1..=BLOCK_ROWS).contains(&rows)).then_some(Plan::Tensor)
+        }
         Choice::Mma => {
             ((1..=BLOCK_ROWS).contains(&rows) && problem.n % 8 == 0).then_some(Plan::Mma)
         }
@@ -128,8 +138,6 @@ fn split_mma(n: i32) -> Plan {
 
 #[cfg(test)]
 mod tests {
-    use mlx_rs::Dtype;
-
     use super::*;
 
     fn problem(rows: i32, n: i32) -> Problem {
@@ -194,6 +202,10 @@ mod tests {
             (Choice::Mma, 8, 24, true),
             (Choice::Mma, 9, 8, false),
             (Choice::Mma, 1, 12, false),
+            (Choice::Tensor, 0, 8, false),
+            (Choice::Tensor, 1, 7, true),
+            (Choice::Tensor, 8, 8, true),
+            (Choice::Tensor, 9, 8, false),
             (Choice::SplitMma, 0, 8, false),
             (Choice::Stock, 0, 1, true),
         ] {
@@ -240,7 +252,11 @@ mod tests {
     #[test]
     fn what_no_kernel_takes_is_stock() {
         for backend in [Backend::Metal, Backend::Cuda, Backend::Sim] {
-            let plan = plan(&problem(5, 7), &profile(backend), PlanOptions::default());
+            let wide = Problem {
+                dtype: Dtype::Float32,
+                ..problem(5, 7)
+            };
+            let plan = plan(&wide, &profile(backend), PlanOptions::default());
             assert_eq!(plan, Plan::Stock, "{backend}");
         }
     }

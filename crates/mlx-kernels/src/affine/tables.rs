@@ -11,6 +11,7 @@ use super::problem::Problem;
 pub(crate) enum Choice {
     Stock,
     Rows,
+    Tensor,
     Mma,
     SplitMma,
 }
@@ -58,13 +59,14 @@ static METAL: Table = Table {
     ],
 };
 
-/// The matrix-unit bodies emulate the unit with shuffles on CUDA and are not for speed there. The
-/// multi-row body is 1.6, 2.7, 2.8 and 3.2 times stock at 2, 4, 6 and 7 rows; at 8 rows stock turns to
-/// tensor cores and is faster. Measured with `mlxk bench 17408x5120 --every-kernel`; the runs are in
-/// `benches/results/h200`.
+/// The tensor-core body was 1.2 to 6.5 times as fast as stock from 1 to 7 rows and 1.75 to 2.5 times at
+/// 8, but 0.8 times at 8 rows of 5120 x 5120, where launching it takes longer than its work. Float32
+/// activations, which it does not take, have the multi-row body. The matrix-unit bodies emulate the unit with
+/// shuffles on CUDA and are not for speed there. Measured with `mlxk bench 17408x5120 --every-kernel`;
+/// the runs are in `benches/results/h200`.
 static CUDA: Table = Table {
     origin: "H200, 3 and 4 bits, bfloat16, 17408x5120 and 5120x5120",
-    rules: &[rule(2..=7, Choice::Rows)],
+    rules: &[rule(1..=8, Choice::Tensor), rule(2..=7, Choice::Rows)],
 };
 
 /// The simulator is there to run kernels, so each gets the rows that it is made for.

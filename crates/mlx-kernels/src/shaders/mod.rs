@@ -6,6 +6,7 @@
 //! lists equal.
 
 mod affine;
+mod cuda;
 mod dialect;
 mod norm;
 mod sampling;
@@ -13,6 +14,7 @@ mod trellis;
 mod trellis_prefill;
 
 pub use affine::{AFFINE_MMA, AFFINE_ROWS, AFFINE_SPLIT_MMA};
+pub use cuda::{AFFINE_TENSOR, CudaShader};
 pub use norm::ADD_RMS_NORM;
 pub use sampling::{NORMALIZED_ARGMAX_FINAL, NORMALIZED_ARGMAX_TILES, TOKEN_BITMASK};
 pub use trellis::{

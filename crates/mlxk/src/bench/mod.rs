@@ -85,6 +85,9 @@ impl Case {
             };
             let split = affine::plan(&problem, context.profile(), split);
             plans.extend([Plan::Rows, Plan::Mma, split]);
+            if context.backend() == Backend::Cuda {
+                plans.push(Plan::Tensor);
+            }
             plans.retain(|plan| plan.is_eligible(&problem));
             plans.dedup();
         }

@@ -38,6 +38,8 @@ struct Family {
     combine: bool,
     /// Whether invariant plans take this kernel.
     invariant: bool,
+    /// Whether it takes 16-bit types alone.
+    narrow: bool,
 }
 
 const GPU_FAMILIES: [Family; 4] = [
@@ -50,6 +52,7 @@ const GPU_FAMILIES: [Family; 4] = [
         edges: &[4, 8, 1024],
         combine: true,
         invariant: false,
+        narrow: false,
     },
     Family {
         plan: Plan::Mma,
@@ -60,6 +63,7 @@ const GPU_FAMILIES: [Family; 4] = [
         edges: &[8, 40, 1024],
         combine: true,
         invariant: false,
+        narrow: false,
     },
     Family {
         plan: Plan::SplitMma {
@@ -73,6 +77,7 @@ const GPU_FAMILIES: [Family; 4] = [
         edges: &[8, 2040],
         combine: true,
         invariant: true,
+        narrow: false,
     },
     Family {
         plan: Plan::SplitMma {
@@ -86,8 +91,22 @@ const GPU_FAMILIES: [Family; 4] = [
         edges: &[16, 2064],
         combine: false,
         invariant: false,
+        narrow: false,
     },
 ];
+
+/// Beside those, what is for NVIDIA GPUs alone. Outputs past a whole tile are computed and not written.
+const CUDA_FAMILIES: [Family; 1] = [Family {
+    plan: Plan::Tensor,
+    rows: 8,
+    outputs: 21,
+    free_counts: &[8],
+    counts: &[1, 2, 3, 4, 5, 6, 7, 8],
+    edges: &[1, 15, 16, 17, 1024],
+    combine: true,
+    invariant: false,
+    narrow: true,
+}];
 
 const CPU_FAMILIES: [Family; 1] = [Family {
     plan: Plan::Cpu,
@@ -98,6 +117,7 @@ const CPU_FAMILIES: [Family; 1] = [Family {
     edges: &[1, 4, 7, 33, 1024],
     combine: true,
     invariant: true,
+    narrow: false,
 }];
 
 const MANY_ROWS: &[i32] = &[1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 31, 64];
@@ -125,12 +145,15 @@ const MIXED: [(Dtype, Dtype); 4] = [
 
 /// The cases that are declared for `backend`.
 pub fn declared(backend: Backend, effort: Effort) -> Vec<Case> {
-    let families = if backend == Backend::Cpu {
-        &CPU_FAMILIES[..]
-    } else {
-        &GPU_FAMILIES[..]
+    let (families, more): (&[Family], &[Family]) = match backend {
+        Backend::Cpu => (&CPU_FAMILIES, &[]),
+        Backend::Cuda => (&GPU_FAMILIES, &CUDA_FAMILIES),
+        Backend::Metal | Backend::Sim => (&GPU_FAMILIES, &[]),
     };
-    let affine = families.iter().flat_map(|family| family.cases(effort));
+    let affine = families
+        .iter()
+        .chain(more)
+        .flat_map(|family| family.cases(effort));
     affine
         .map(Case::Affine)
         .chain(norm_cases(effort).into_iter().map(Case::Norm))
@@ -154,6 +177,7 @@ impl Family {
         let all = effort == Effort::Full && self.combine;
         let mut cases: Vec<_> = formats(all)
             .into_iter()
+            .filter(|shape| !(self.narrow && all && shape.x_dtype == Float32))
             .flat_map(|shape| self.format_cases(shape))
             .collect();
         cases.extend(self.usual_cases());
@@ -170,6 +194,16 @@ impl Family {
 
     fn at(&self, shape: Shape, check: Check) -> affine::Case {
         let plan = self.plan;
+        let shape = if self.narrow && shape.result_dtype() == Float32 {
+            let (x_dtype, scale_dtype) = (Float16, Float16);
+            Shape {
+                x_dtype,
+                scale_dtype,
+                ..shape
+            }
+        } else {
+            shape
+        };
         affine::Case { plan, shape, check }
     }
 
@@ -376,7 +410,7 @@ mod tests {
         for backend in Backend::ALL {
             for effort in [Effort::Quick, Effort::Full] {
                 let cases = declared(backend, effort);
-                for kernel in Kernel::ALL {
+                for &kernel in Kernel::ALL {
                     let found = cases.iter().any(|case| case.kernel() == kernel);
                     assert_eq!(found, kernel.runs_on(backend), "{kernel} on {backend}");
                 }

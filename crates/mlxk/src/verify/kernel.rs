@@ -10,6 +10,8 @@ use mlx_kernels::Backend;
 pub enum Kernel {
     /// The affine product on ordinary lanes.
     AffineRows,
+    /// The affine product on an NVIDIA GPU's tensor cores.
+    AffineTensor,
     /// The affine product on the matrix unit.
     AffineMma,
     /// The affine product on the matrix unit, K split.
@@ -48,8 +50,9 @@ pub enum Kernel {
 
 impl Kernel {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: &'static [Self] = &[
         Self::AffineRows,
+        Self::AffineTensor,
         Self::AffineMma,
         Self::AffineSplitMma,
         Self::AffineCpu,
@@ -73,6 +76,7 @@ impl Kernel {
     pub fn name(self) -> &'static str {
         match self {
             Self::AffineRows => "affine_rows",
+            Self::AffineTensor => "affine_tensor",
             Self::AffineMma => "affine_mma",
             Self::AffineSplitMma => "affine_split_mma",
             Self::AffineCpu => "affine_cpu",
@@ -97,21 +101,10 @@ impl Kernel {
     /// how they are computed is the back end's affair.
     pub fn runs_on(self, backend: Backend) -> bool {
         match self {
-            Self::AffineRows
-            | Self::AffineMma
-            | Self::AffineSplitMma
-            | Self::TrellisExpand
-            | Self::TrellisExpand4
-            | Self::TrellisReduce
-            | Self::TrellisGateup
-            | Self::TrellisFactoredGateup
-            | Self::TrellisDownMma
-            | Self::TrellisDownMmaWide
-            | Self::TrellisPrefillTiled
-            | Self::TrellisPrefillSplitk
-            | Self::TrellisPrefillWide => backend != Backend::Cpu,
+            Self::AffineTensor => backend == Backend::Cuda,
             Self::AffineCpu | Self::TrellisCpu => backend == Backend::Cpu,
             Self::AddRmsNorm | Self::NormalizedArgmax | Self::TokenBitmask => true,
+            _ => backend != Backend::Cpu,
         }
     }
 }
@@ -127,10 +120,12 @@ impl FromStr for Kernel {
 
     fn from_str(text: &str) -> Result<Self, String> {
         Self::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .find(|kernel| kernel.name() == text)
             .ok_or_else(|| {
-                let known = Self::ALL.map(Self::name).join(", ");
+                let known: Vec<_> = Self::ALL.iter().map(|kernel| kernel.name()).collect();
+                let known = known.join(", ");
                 format!("{text:?} is not a kernel: expected one of {known}")
             })
     }

@@ -64,6 +64,7 @@ impl Case {
     pub fn kernel(&self) -> Kernel {
         match self.plan {
             Plan::Rows => Kernel::AffineRows,
+            Plan::Tensor => Kernel::AffineTensor,
             Plan::Mma => Kernel::AffineMma,
             Plan::SplitMma { .. } => Kernel::AffineSplitMma,
             _ => Kernel::AffineCpu,

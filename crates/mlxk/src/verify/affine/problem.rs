@@ -250,7 +250,7 @@ impl Problem {
             let weight = scale * q + bias;
             let magnitude = match plan {
                 // No weight is formed: codes and activations are summed by themselves.
-                Plan::Rows => scale.abs() * q + bias.abs(),
+                Plan::Rows | Plan::Tensor => scale.abs() * q + bias.abs(),
                 // The weight is formed from the code's fraction and a shifted bias.
                 Plan::SplitMma { .. } => weight.abs() + (bias - levels * scale).abs(),
                 _ => weight.abs(),
