@@ -1,11 +1,12 @@
 // out[r, c] = T(value(r, c) scale[r]): the stored matrix, one thread an element.
 //
 // Template: T (out), S (scales), R rows, C columns, TB weights a block, K bits a weight, L state bits, DECODE 0 (division), 1
-// (refined) or 3 (table; all three give the same values), LAYOUT 0 or 2. Grid (C, R, 1), threadgroup (min(C, 256), 1, 1).
-const int column = int(thread_position_in_grid.x);
-const int row = int(thread_position_in_grid.y);
-if (column >= C || row >= R) {
-  return;  // CUDA launches whole blocks.
+// (refined) or 3 (table; all three give the same values), LAYOUT 0 or 2. Grid (256 R, ceil(C / 256), 1), threadgroup (256, 1, 1): rows lie
+// along x, where a grid may be longest.
+const int column = 256 * int(threadgroup_position_in_grid.y) + int(thread_position_in_threadgroup.x);
+const int row = int(threadgroup_position_in_grid.x);
+if (column >= C) {
+  return;
 }
 
 constexpr int WORDS = TB * K / 32;

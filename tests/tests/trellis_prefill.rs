@@ -78,7 +78,7 @@ fn parts_of_every_width_and_type() {
         let (rows, cols) = (5 * format.block() + 7, 3 * format.block());
         let geometry = Geometry::new(format, Axis::Output, Layout::Rows, rows, cols);
         let coded = Coded::random(geometry.unwrap());
-        if (SPLIT.is_eligible)(&coded.weight, 6, FLOATS[i % 3]) {
+        if (SPLIT.is_eligible)(&coded.geometry, 6, FLOATS[i % 3]) {
             SPLIT.check(&coded, &activations(6, rows, FLOATS[i % 3]));
         } else {
             assert!(rows < 128, "{format:?}");
@@ -117,7 +117,7 @@ fn golden_products_are_within_tolerance() {
     for case in golden::load("trellis_axis1") {
         let (weight, x) = (golden_weight(&case, ""), array(case.tensor("x")));
         for form in [TILED, WIDE] {
-            if !(form.is_eligible)(&weight, x.dim(0), x.dtype()) {
+            if !(form.is_eligible)(weight.geometry(), x.dim(0), x.dtype()) {
                 continue;
             }
             on_kernels(|backend| {

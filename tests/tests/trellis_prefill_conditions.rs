@@ -19,7 +19,7 @@ fn one_changed_condition_ends_eligibility() {
         (WIDE, &inputs, &outputs, [5, 15]),
         (SPLIT, &outputs, &inputs, [5, 8]),
     ] {
-        let takes = |coded: &Coded, rows, dtype| (form.is_eligible)(&coded.weight, rows, dtype);
+        let takes = |coded: &Coded, rows, dtype| (form.is_eligible)(&coded.geometry, rows, dtype);
         for dtype in FLOATS {
             assert!(takes(coded, rows[0], dtype) && takes(coded, rows[1], dtype));
         }
@@ -34,7 +34,7 @@ fn one_changed_condition_ends_eligibility() {
         (SPLIT, Axis::Output),
     ] {
         let empty = Coded::random(geometry(2, 256, axis, Layout::Rows, [0, 256]));
-        assert!(!(form.is_eligible)(&empty.weight, 5, Bfloat16));
+        assert!(!(form.is_eligible)(&empty.geometry, 5, Bfloat16));
     }
 }
 
@@ -49,7 +49,7 @@ fn parts_are_for_products_that_mlx_splits() {
         let shape = geometry(2, 64, Axis::Output, Layout::Rows, [inputs, outputs]);
         let weight = Coded::random(shape).weight;
         assert_eq!(
-            (SPLIT.is_eligible)(&weight, 8, Bfloat16),
+            (SPLIT.is_eligible)(weight.geometry(), 8, Bfloat16),
             expected,
             "{shape:?}"
         );

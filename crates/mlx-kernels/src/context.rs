@@ -6,8 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use mlx_op::{Backend, DeviceProfile, KernelDevice, Simulator};
 
-use crate::affine::PlanOptions;
-use crate::{Error, simulator};
+use crate::{Error, PlanOptions, simulator};
 
 /// The back end, the device and the demands that plans are made under.
 #[derive(Clone)]
@@ -145,6 +144,7 @@ mod tests {
     fn invariant() -> Arc<Context> {
         let options = PlanOptions {
             batch_invariant: true,
+            ..PlanOptions::default()
         };
         Arc::new(Context::new(Backend::Cpu).unwrap().with_options(options))
     }

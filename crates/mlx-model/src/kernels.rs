@@ -44,6 +44,28 @@ pub trait Kernels {
     /// Any error of the kernel or of MLX.
     fn trellis_matmul(&self, x: &Array, weight: &TrellisMatrix) -> Result<Product>;
 
+    /// `silu(gate(x)) * up(x)` for two weights in trellis codes, where there is one kernel for it:
+    /// `[.., columns]` to `[.., rows]`.
+    ///
+    /// # Errors
+    /// Any error of the kernel or of MLX.
+    fn trellis_swiglu(
+        &self,
+        _x: &Array,
+        _gate: &TrellisMatrix,
+        _up: &TrellisMatrix,
+    ) -> Result<Option<Product>> {
+        Ok(None)
+    }
+
+    /// The down projection of an MLP that is in trellis codes throughout.
+    ///
+    /// # Errors
+    /// Any error of the kernel or of MLX.
+    fn trellis_down(&self, x: &Array, weight: &TrellisMatrix) -> Result<Product> {
+        self.trellis_matmul(x, weight)
+    }
+
     /// The residual stream's step: `x + residual`, and its RMS norm scaled by `weight`.
     ///
     /// # Errors

@@ -25,6 +25,11 @@ struct Cli {
     #[arg(long, global = true)]
     batch_invariant: bool,
 
+    /// Kernels for few rows of MLPs in trellis codes, on a GPU: packed, or verify-width (integer codes,
+    /// for up to 8 rows; compare a model's output before you rely on it).
+    #[arg(long, global = true, value_name = "POLICY", default_value_t)]
+    mlp_policy: mlx_kernels::trellis::MlpPolicy,
+
     #[command(subcommand)]
     command: Command,
 }
@@ -54,8 +59,10 @@ impl Cli {
             Some(backend) => mlx_kernels::Context::new(backend)?,
             None => mlx_kernels::Context::detect(),
         };
-        let batch_invariant = self.batch_invariant;
-        Ok(context.with_options(mlx_kernels::affine::PlanOptions { batch_invariant }))
+        Ok(context.with_options(mlx_kernels::PlanOptions {
+            batch_invariant: self.batch_invariant,
+            mlp_policy: self.mlp_policy,
+        }))
     }
 }
 

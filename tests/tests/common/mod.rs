@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use integration_tests::golden::Tensor;
-use mlx_kernels::{Backend, Context, affine::PlanOptions, with_context};
+use mlx_kernels::{Backend, Context, PlanOptions, with_context};
 use mlx_rs::{Array, Dtype};
 use safetensors::Dtype as StoredDtype;
 
@@ -35,6 +35,7 @@ pub fn on<R>(backend: Backend, scope: impl FnOnce() -> R) -> R {
 pub fn on_invariant<R>(backend: Backend, scope: impl FnOnce() -> R) -> R {
     let options = PlanOptions {
         batch_invariant: true,
+        ..PlanOptions::default()
     };
     with_context(
         &Arc::new(Context::new(backend).unwrap().with_options(options)),

@@ -5,7 +5,7 @@ use mlx_kernels::trellis::kernels::{self, SplitPartition};
 use mlx_kernels::{Backend, Error};
 use mlx_rs::Array;
 use mlx_rs::Dtype::{self, Bfloat16, Float32};
-use trellis_codec::{Axis, Contract, Layout};
+use trellis_codec::{Axis, Contract, Geometry, Layout};
 
 use super::sums::{by_lanes, chained, in_parts};
 use super::trellis::{Coded, assert_product, assert_same, geometry, kernel_backends, on_kernels};
@@ -18,7 +18,7 @@ type Sums = fn(&[f32], &[f32], [usize; 3]) -> Vec<f32>;
 pub struct Form {
     pub name: &'static str,
     pub multiply: fn(&Array, &TrellisWeight) -> Result<Array, Error>,
-    pub is_eligible: fn(&TrellisWeight, i32, Dtype) -> bool,
+    pub is_eligible: fn(&Geometry, i32, Dtype) -> bool,
     sums: Sums,
     /// Whether its order of operations is defined on the back end.
     is_exact: fn(Backend) -> bool,
@@ -58,7 +58,7 @@ impl Form {
     pub fn check(&self, coded: &Coded, x: &Array) {
         let (outputs, inner) = coded.features();
         let (rows, dtype) = (x.dim(0) as usize, x.dtype());
-        assert!((self.is_eligible)(&coded.weight, x.dim(0), dtype));
+        assert!((self.is_eligible)(&coded.geometry, x.dim(0), dtype));
         let matrix = coded.matrix(Contract::Exact);
         let matrix = values(&floats(&matrix, &[matrix.len() as i32], dtype));
         let sums = (self.sums)(&values(x), &matrix, [rows, inner, outputs]);

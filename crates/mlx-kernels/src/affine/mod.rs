@@ -8,7 +8,7 @@ mod tables;
 
 use mlx_rs::{Array, ops};
 
-pub use plan::{BLOCK_ROWS, Plan, PlanOptions, plan};
+pub use plan::{BLOCK_ROWS, Plan, plan};
 pub use problem::{BITS, GROUP_SIZES, Problem};
 pub use tables::{Table, for_device as table_for};
 

@@ -7,6 +7,7 @@ use mlx_rs::Dtype;
 
 use super::problem::Problem;
 use super::tables::{self, Choice};
+use crate::PlanOptions;
 
 /// Rows of one block of the matrix-unit kernels.
 pub const BLOCK_ROWS: i32 = 8;
@@ -70,15 +71,6 @@ impl fmt::Display for Plan {
             Self::SplitMma { tiles, splits } => f.pad(&format!("split-mma({tiles},{splits})")),
         }
     }
-}
-
-/// What a caller asks of every plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct PlanOptions {
-    /// A row's bits must not depend on the rows beside it or on how many there are, so that greedy
-    /// speculative decoding gives the text of plain greedy decoding. The CPU code always holds to
-    /// this; on a GPU it costs the choice of the fastest kernel for each row count.
-    pub batch_invariant: bool,
 }
 
 /// Chooses the kernel for a product. Pure: no device is touched.
@@ -230,6 +222,7 @@ mod tests {
     fn an_invariant_plan_is_one_plan_for_all_rows() {
         let options = PlanOptions {
             batch_invariant: true,
+            ..PlanOptions::default()
         };
         for backend in [Backend::Metal, Backend::Cuda, Backend::Sim, Backend::Cpu] {
             for n in [7, 8, 12, 2048] {

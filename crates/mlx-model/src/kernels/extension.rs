@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mlx_kernels::affine::{self, Plan};
+use mlx_kernels::trellis::{GatePlan, Selection};
 use mlx_kernels::{Context, norm, sampling, trellis, with_context};
 use mlx_rs::Array;
 
@@ -59,9 +60,44 @@ impl Kernels for Extension {
     fn trellis_matmul(&self, x: &Array, weight: &TrellisMatrix) -> Result<Product> {
         let weight = weight.weight();
         let output = with_context(&self.context, || trellis::matmul(x, weight))?;
+        let product = trellis::Product {
+            geometry: *weight.geometry(),
+            rows: rows(x),
+            dtype: x.dtype(),
+        };
+        let (profile, options) = (self.context.profile(), self.context.options());
+        let plan = trellis::plan(&product, profile, options, Selection::default());
         Ok(Product {
             output,
-            kernel: trellis::plan(&self.context, weight).to_string().into(),
+            kernel: plan.to_string().into(),
+        })
+    }
+
+    fn trellis_swiglu(
+        &self,
+        x: &Array,
+        gate: &TrellisMatrix,
+        up: &TrellisMatrix,
+    ) -> Result<Option<Product>> {
+        let (gate, up) = (gate.weight(), up.weight());
+        let plan = trellis::gate_plan(&self.context, gate, up, rows(x), x.dtype());
+        if plan == GatePlan::Separate {
+            return Ok(None);
+        }
+        let output = with_context(&self.context, || trellis::swiglu(x, gate, up))?;
+        Ok(Some(Product {
+            output,
+            kernel: plan.to_string().into(),
+        }))
+    }
+
+    fn trellis_down(&self, x: &Array, weight: &TrellisMatrix) -> Result<Product> {
+        let weight = weight.weight();
+        let output = with_context(&self.context, || trellis::down(x, weight))?;
+        let plan = trellis::down_plan(&self.context, weight, rows(x), x.dtype());
+        Ok(Product {
+            output,
+            kernel: plan.to_string().into(),
         })
     }
 
@@ -83,4 +119,9 @@ impl Kernels for Extension {
             sampling::normalized_argmax(logits)
         })?)
     }
+}
+
+/// Rows of an x that a model passes: of at least one dimension.
+fn rows(x: &Array) -> i32 {
+    x.shape()[..x.ndim() - 1].iter().product()
 }

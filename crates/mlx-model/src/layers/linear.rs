@@ -8,7 +8,7 @@ use crate::config::QuantizationScheme;
 use crate::error::Result;
 use crate::kernels::Product;
 use crate::usage::LayerKind;
-use crate::weight::Weight;
+use crate::weight::{TrellisMatrix, Weight};
 
 /// `x W^T + b`.
 #[derive(Clone)]
@@ -56,13 +56,26 @@ impl Linear {
             Weight::Quantized(weight) => pass.kernels.quantized_matmul(x, weight)?,
             Weight::Trellis(weight) => pass.kernels.trellis_matmul(x, weight)?,
         };
-        if let Some(usage) = pass.usage {
-            let rows = x.size() / x.dim(-1) as usize;
-            usage.record(self.place, self.weight.format(), rows, kernel.into_owned());
-        }
+        self.note(x, &kernel, pass);
         match &self.bias {
             Some(bias) => Ok(output.add(bias)?),
             None => Ok(output),
+        }
+    }
+
+    /// The weight, if it is in trellis codes and nothing is added to the product.
+    pub(crate) fn plain_trellis(&self) -> Option<&TrellisMatrix> {
+        match (&self.weight, &self.bias) {
+            (Weight::Trellis(weight), None) => Some(weight),
+            _ => None,
+        }
+    }
+
+    /// Notes the kernel that multiplied x.
+    pub(crate) fn note(&self, x: &Array, kernel: &str, pass: Pass<'_>) {
+        if let Some(usage) = pass.usage {
+            let rows = x.size() / x.dim(-1) as usize;
+            usage.record(self.place, self.weight.format(), rows, kernel.to_owned());
         }
     }
 

@@ -34,10 +34,33 @@ impl Mlp {
     }
 
     pub(super) fn forward(&self, x: &Array, pass: Pass<'_>) -> Result<Array> {
+        if let Some(output) = self.forward_coded(x, pass)? {
+            return Ok(output);
+        }
         let gate = self.gate.forward(x, pass)?;
         let silu = gate.multiply(ops::sigmoid(&gate)?)?;
         let gated = silu.multiply(self.up.forward(x, pass)?)?;
         self.down.forward(&gated, pass)
+    }
+
+    /// Where all three weights are in trellis codes, and the kernels have one for gate and up.
+    fn forward_coded(&self, x: &Array, pass: Pass<'_>) -> Result<Option<Array>> {
+        let (Some(gate), Some(up), Some(down)) = (
+            self.gate.plain_trellis(),
+            self.up.plain_trellis(),
+            self.down.plain_trellis(),
+        ) else {
+            return Ok(None);
+        };
+        let Some(gated) = pass.kernels.trellis_swiglu(x, gate, up)? else {
+            return Ok(None);
+        };
+        for linear in [&self.gate, &self.up] {
+            linear.note(x, &gated.kernel, pass);
+        }
+        let product = pass.kernels.trellis_down(&gated.output, down)?;
+        self.down.note(&gated.output, &product.kernel, pass);
+        Ok(Some(product.output))
     }
 
     pub(super) fn requantize(&self, scheme: QuantizationScheme, dtype: Dtype) -> Result<Self> {

@@ -9,8 +9,8 @@ pub use ceiling::bandwidth;
 pub use timing::{Spread, alternate};
 
 use anyhow::Context as _;
-use mlx_kernels::affine::{self, Plan, PlanOptions, Problem};
-use mlx_kernels::{Backend, Context};
+use mlx_kernels::affine::{self, Plan, Problem};
+use mlx_kernels::{Backend, Context, PlanOptions};
 use mlx_rs::Dtype;
 use serde::Serialize;
 
@@ -82,6 +82,7 @@ impl Case {
         if every_kernel && context.backend() != Backend::Cpu {
             let split = PlanOptions {
                 batch_invariant: true,
+                ..PlanOptions::default()
             };
             let split = affine::plan(&problem, context.profile(), split);
             plans.extend([Plan::Rows, Plan::Mma, split]);

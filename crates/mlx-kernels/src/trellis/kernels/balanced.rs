@@ -1,7 +1,7 @@
 //! Products of few rows with a 3-bit weight that is coded along its outputs, every lane at work.
 
 use mlx_rs::Array;
-use trellis_codec::{Axis, DEFAULT_BLOCK, DEFAULT_STATE_BITS};
+use trellis_codec::{Axis, DEFAULT_BLOCK, DEFAULT_STATE_BITS, Geometry};
 
 use super::super::{Selection, TrellisWeight};
 use super::decode;
@@ -59,6 +59,16 @@ pub fn scatter_balanced3_shared(
     balanced("trellis_scatter_balanced3_shared", x, weight, &form)
 }
 
+/// Whether the balanced kernels take such codes: of 3 bits, blocks of 256 and at most 12 state bits, along
+/// the outputs.
+pub fn balanced_is_eligible(geometry: &Geometry) -> bool {
+    let format = geometry.format();
+    geometry.axis() == Axis::Output
+        && format.bits() == 3
+        && format.block() == DEFAULT_BLOCK
+        && format.state_bits() <= DEFAULT_STATE_BITS
+}
+
 fn balanced(
     op: &'static str,
     x: &Array,
@@ -66,11 +76,7 @@ fn balanced(
     form: &Form,
 ) -> Result<Array, Error> {
     expect_axis(op, weight, Axis::Output)?;
-    let format = weight.geometry().format();
-    let fits = format.bits() == 3
-        && format.block() == DEFAULT_BLOCK
-        && format.state_bits() <= DEFAULT_STATE_BITS;
-    if !fits {
+    if !balanced_is_eligible(weight.geometry()) {
         let expected = "3 bits a weight, blocks of 256 and at most 12 state bits";
         return Err(unsupported_geometry(op, weight, expected));
     }

@@ -5,7 +5,7 @@
 
 use mlx_op::{Launch, OutputSpec};
 use mlx_rs::{Array, Dtype, ops};
-use trellis_codec::{DEFAULT_BLOCK, DEFAULT_STATE_BITS, Layout};
+use trellis_codec::{Axis, DEFAULT_BLOCK, DEFAULT_STATE_BITS, Geometry, Layout};
 
 use super::super::{TrellisWeight, result_shape};
 use super::operands::{
@@ -78,7 +78,7 @@ fn narrow(
 ) -> Result<Array, Error> {
     expect_down_codes(op, weight, layout)?;
     let matrix = matrix(op, x, weight, 1..=MOST_ROWS)?;
-    if !is_supported(weight) {
+    if !is_supported(weight.geometry()) {
         let expected = "blocks of 256 and at most 12 state bits";
         return Err(unsupported_geometry(op, weight, expected));
     }
@@ -113,7 +113,7 @@ fn wide(
         });
     }
     let matrix = matrix(op, x, weight, 1..=i32::MAX)?;
-    if !is_supported(weight) || weight.inputs() % 8 != 0 {
+    if !is_supported(weight.geometry()) || weight.inputs() % 8 != 0 {
         let expected = "blocks of 256, at most 12 state bits and a multiple of 8 stored rows";
         return Err(unsupported_geometry(op, weight, expected));
     }
@@ -165,7 +165,14 @@ fn geometry(weight: &TrellisWeight) -> Vec<(String, mlx_op::TemplateArg)> {
     }
 }
 
-fn is_supported(weight: &TrellisWeight) -> bool {
-    let format = weight.geometry().format();
+/// Whether [`down_mma`] or [`down_k3i_mma`], as the layout is, takes such codes.
+pub fn down_mma_is_eligible(geometry: &Geometry) -> bool {
+    geometry.axis() == Axis::Output
+        && (geometry.layout() == Layout::Rows || geometry.format().bits() == 3)
+        && is_supported(geometry)
+}
+
+fn is_supported(geometry: &Geometry) -> bool {
+    let format = geometry.format();
     format.block() == DEFAULT_BLOCK && format.state_bits() <= DEFAULT_STATE_BITS
 }

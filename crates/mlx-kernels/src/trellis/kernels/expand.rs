@@ -5,7 +5,9 @@ use mlx_rs::{Array, Dtype, ops};
 use trellis_codec::{DEFAULT_BLOCK, DEFAULT_STATE_BITS, Layout};
 
 use super::super::{Selection, TrellisWeight};
-use super::operands::{codes, extents, geometry, layout, unsupported_geometry, value_table};
+use super::operands::{
+    codes, div_ceil, extents, geometry, layout, unsupported_geometry, value_table,
+};
 use crate::host::is_supported;
 use crate::kernels::{CachedKernel, template};
 use crate::{Context, Error, shaders};
@@ -45,8 +47,8 @@ pub fn expand(weight: &TrellisWeight, dtype: Dtype, selection: Selection) -> Res
     template.extend(geometry(weight));
     template.extend(template! { "DECODE" => selection.expansion(), "LAYOUT" => layout(weight) });
     let launch = Launch {
-        grid: [cols, rows, 1],
-        threadgroup: [cols.min(THREADS), 1, 1],
+        grid: [THREADS * rows, div_ceil(cols, THREADS), 1],
+        threadgroup: [THREADS, 1, 1],
         template,
         outputs: vec![OutputSpec::new([rows, cols], dtype)],
         init_value: None,

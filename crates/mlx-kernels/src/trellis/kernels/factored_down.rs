@@ -6,12 +6,12 @@
 use std::ops::RangeInclusive;
 
 use mlx_rs::Array;
-use trellis_codec::Layout;
+use trellis_codec::{Geometry, Layout};
 
 use super::super::TrellisWeight;
 use super::decode;
 use super::operands::{SIMDGROUPS, expect_down_codes, matrix_or_nothing, unsupported_geometry};
-use super::scatter::{Form, MOST_ROWS, Share, launch};
+use super::scatter::{Form, MOST_ROWS, Share, launch, scatter_is_eligible};
 use crate::Error;
 
 /// `trellis_down_factored_row`: `x W^T` for one row of x, `[..., I]` to `[..., O]`, with codes in rows
@@ -54,6 +54,16 @@ pub fn down_k3i_factored_rows(x: &Array, weight: &TrellisWeight) -> Result<Array
     in_pairs("trellis_down_k3i_factored_rows", x, weight, 2..=MOST_ROWS)
 }
 
+/// Whether there are such kernels for these codes: in rows those of [`scatter`](super::scatter()), in pairs
+/// 3-bit codes of 12 state bits in blocks of 256.
+pub fn down_factored_is_eligible(geometry: &Geometry) -> bool {
+    let format = geometry.format();
+    match geometry.layout() {
+        Layout::Rows => scatter_is_eligible(geometry),
+        Layout::BlockPairs => (format.bits(), format.block(), format.state_bits()) == (3, 256, 12),
+    }
+}
+
 fn in_rows(
     op: &'static str,
     x: &Array,
@@ -72,8 +82,7 @@ fn in_pairs(
     rows: RangeInclusive<i32>,
 ) -> Result<Array, Error> {
     expect_down_codes(op, weight, Layout::BlockPairs)?;
-    let format = weight.geometry().format();
-    if (format.block(), format.state_bits()) != (256, 12) {
+    if !down_factored_is_eligible(weight.geometry()) {
         let expected = "blocks of 256 and 12 state bits";
         return Err(unsupported_geometry(op, weight, expected));
     }

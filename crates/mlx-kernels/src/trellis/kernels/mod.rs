@@ -18,11 +18,14 @@ mod prefill;
 mod reduce;
 mod scatter;
 
-pub use balanced::{scatter_balanced3, scatter_balanced3_shared};
-pub use down_mma::{down_k3i_mma, down_k3i_mma_wide, down_mma, down_mma_wide};
+pub use balanced::{balanced_is_eligible, scatter_balanced3, scatter_balanced3_shared};
+pub use down_mma::{
+    down_k3i_mma, down_k3i_mma_wide, down_mma, down_mma_is_eligible, down_mma_wide,
+};
 pub use expand::{expand, expand4, expand4_is_eligible};
 pub use factored_down::{
-    down_factored_row, down_factored_rows, down_k3i_factored_row, down_k3i_factored_rows,
+    down_factored_is_eligible, down_factored_row, down_factored_rows, down_k3i_factored_row,
+    down_k3i_factored_rows,
 };
 pub use factored_gateup::{gateup_factored_row, gateup_factored_rows, gateup_mixed_factored};
 pub use gateup::{MixedOptions, Tail, gateup, gateup_mixed, gateup_shared, gateup_table};
@@ -32,4 +35,4 @@ pub use prefill::{
     prefill_tiled_is_eligible, prefill_wide, prefill_wide_is_eligible,
 };
 pub use reduce::{reduce, reduce_shared};
-pub use scatter::{ScatterOptions, scatter, scatter_shared};
+pub use scatter::{ScatterOptions, scatter, scatter_is_eligible, scatter_shared};

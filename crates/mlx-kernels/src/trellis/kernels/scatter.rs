@@ -6,7 +6,7 @@
 
 use mlx_op::{Launch, OutputSpec};
 use mlx_rs::{Array, Dtype, ops};
-use trellis_codec::{Axis, DEFAULT_BLOCK};
+use trellis_codec::{Axis, DEFAULT_BLOCK, Format, Geometry};
 
 use super::super::{Selection, TrellisWeight, result_shape};
 use super::decode;
@@ -82,19 +82,22 @@ impl Share {
     /// When a block has more words than that and is not of 256 weights.
     pub(super) fn general(op: &'static str, weight: &TrellisWeight) -> Result<Self, Error> {
         let format = weight.geometry().format();
-        let words = format.words_per_block();
-        if words <= LANES as usize {
-            return Ok(Self::Word);
-        }
-        if format.block() == DEFAULT_BLOCK {
-            return Ok(Self::Eight);
-        }
-        Err(Error::Value {
+        Self::fitting(format).ok_or_else(|| Error::Value {
             op,
             argument: "words of a block",
-            found: words.to_string(),
+            found: format.words_per_block().to_string(),
             expected: format!("at most {LANES}, to fit one simdgroup, or blocks of 256 weights"),
         })
+    }
+
+    fn fitting(format: Format) -> Option<Self> {
+        if format.words_per_block() <= LANES as usize {
+            Some(Self::Word)
+        } else if format.block() == DEFAULT_BLOCK {
+            Some(Self::Eight)
+        } else {
+            None
+        }
     }
 
     fn positions(self) -> i32 {
@@ -115,6 +118,11 @@ impl Share {
             Self::Eight => blocks,
         }
     }
+}
+
+/// Whether [`scatter`] takes such codes: along the outputs, in blocks of at most 32 words or of 256 weights.
+pub fn scatter_is_eligible(geometry: &Geometry) -> bool {
+    geometry.axis() == Axis::Output && Share::fitting(geometry.format()).is_some()
 }
 
 /// How the kernel works: all that is not told by x and the weight.

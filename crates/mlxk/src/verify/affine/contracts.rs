@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use mlx_kernels::affine::{self, Plan, PlanOptions};
-use mlx_kernels::{Context, with_context};
+use mlx_kernels::affine::{self, Plan};
+use mlx_kernels::{Context, PlanOptions, with_context};
 use mlx_rs::ops::indexing::IndexOp;
 use mlx_rs::{Array, Dtype, ops};
 
@@ -128,6 +128,7 @@ pub fn tilings(shape: Shape, splits: i32) -> Result<Findings, Failure> {
 pub fn invariance(shape: Shape, context: &Context) -> Result<Findings, Failure> {
     let options = PlanOptions {
         batch_invariant: true,
+        ..PlanOptions::default()
     };
     let context = Arc::new(context.clone().with_options(options));
     let problem = Problem::random(Shape {

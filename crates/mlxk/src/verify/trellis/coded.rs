@@ -70,7 +70,9 @@ impl Coded {
         if contract == Contract::Factored {
             let factors = factored_scales(&self.scales);
             for (row, factor) in stored.chunks_mut(self.geometry.cols()).zip(factors) {
-                row.iter_mut().for_each(|weight| *weight *= factor);
+                for weight in row {
+                    *weight *= factor;
+                }
             }
         }
         Ok(stored)

@@ -6,7 +6,6 @@ pub mod gateup;
 mod product;
 mod route;
 mod rows;
-mod scatter;
 
 use std::fmt;
 
@@ -15,7 +14,6 @@ use trellis_codec::Axis;
 
 pub use declared::{declared, declared_pairs};
 pub use route::Route;
-pub use scatter::Scatter;
 
 use super::floats::name;
 use super::{Failure, Findings, Kernel};

@@ -15,7 +15,7 @@ mod wide;
 use std::ops::RangeInclusive;
 
 use mlx_rs::{Array, Dtype};
-use trellis_codec::Axis;
+use trellis_codec::{Axis, Geometry};
 
 pub use partition::SplitPartition;
 pub use split::{prefill_splitk, prefill_splitk_is_eligible};
@@ -43,13 +43,15 @@ struct Form {
 }
 
 impl Form {
-    fn is_eligible(&self, weight: &TrellisWeight, rows: i32, dtype: Dtype) -> bool {
-        is_supported(dtype) && self.rows.contains(&rows) && self.takes_weight(weight, rows)
+    fn is_eligible(&self, geometry: &Geometry, rows: i32, dtype: Dtype) -> bool {
+        is_supported(dtype) && self.rows.contains(&rows) && self.takes_weight(geometry, rows)
     }
 
-    fn takes_weight(&self, weight: &TrellisWeight, rows: i32) -> bool {
-        let (inputs, outputs) = (weight.inputs(), weight.outputs());
-        weight.geometry().axis() == self.axis
+    fn takes_weight(&self, geometry: &Geometry, rows: i32) -> bool {
+        let count = |features| i32::try_from(features).unwrap_or(i32::MAX);
+        let inputs = count(geometry.input_features());
+        let outputs = count(geometry.output_features());
+        geometry.axis() == self.axis
             && (1..TOO_MANY_FEATURES).contains(&inputs)
             && (1..TOO_MANY_FEATURES).contains(&outputs)
             && (self.takes)(rows, inputs, outputs)
@@ -72,7 +74,7 @@ impl Form {
         let inputs = weight.inputs();
         match *x.shape() {
             [rows, width] if width == inputs && self.rows.contains(&rows) => {
-                if self.takes_weight(weight, rows) {
+                if self.takes_weight(weight.geometry(), rows) {
                     Ok(rows)
                 } else {
                     Err(unsupported_geometry(self.op, weight, self.expected))

@@ -2,7 +2,7 @@
 
 use mlx_op::{KernelDevice, Launch, OutputSpec};
 use mlx_rs::{Array, Dtype};
-use trellis_codec::Axis;
+use trellis_codec::{Axis, Geometry};
 
 use super::super::super::TrellisWeight;
 use super::super::operands::{THREADS, div_ceil, geometry, layout};
@@ -34,11 +34,11 @@ fn is_split_by_mlx(rows: i32, inputs: i32, outputs: i32) -> bool {
     inputs / 16 >= 8 && inputs >= rows.max(outputs) && tiles <= 1024
 }
 
-/// Whether [`prefill_splitk`] takes `rows` rows of `dtype` with this weight: 5 to 8 rows of a float
+/// Whether [`prefill_splitk`] takes `rows` rows of `dtype` with a weight of this geometry: 5 to 8 rows of a float
 /// type, and a weight that is coded along its outputs, in either layout, with at least 128 inputs
 /// and no more outputs than inputs, nor than 16384.
-pub fn prefill_splitk_is_eligible(weight: &TrellisWeight, rows: i32, dtype: Dtype) -> bool {
-    FORM.is_eligible(weight, rows, dtype)
+pub fn prefill_splitk_is_eligible(geometry: &Geometry, rows: i32, dtype: Dtype) -> bool {
+    FORM.is_eligible(geometry, rows, dtype)
 }
 
 /// `trellis_prefill_splitk` and `trellis_splitk_fold`: `x * W^T` on the matrix unit in the parts of

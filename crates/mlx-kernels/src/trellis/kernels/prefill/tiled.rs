@@ -2,7 +2,7 @@
 
 use mlx_op::{Launch, OutputSpec};
 use mlx_rs::{Array, Dtype};
-use trellis_codec::Axis;
+use trellis_codec::{Axis, Geometry};
 
 use super::super::super::TrellisWeight;
 use super::super::operands::{THREADS, div_ceil, geometry};
@@ -24,10 +24,10 @@ const FORM: Form = Form {
                inputs and outputs",
 };
 
-/// Whether [`prefill_tiled`] takes `rows` rows of `dtype` with this weight: 5 to 32 rows of a float
+/// Whether [`prefill_tiled`] takes `rows` rows of `dtype` with a weight of this geometry: 5 to 32 rows of a float
 /// type, and any weight that is coded along its inputs.
-pub fn prefill_tiled_is_eligible(weight: &TrellisWeight, rows: i32, dtype: Dtype) -> bool {
-    FORM.is_eligible(weight, rows, dtype)
+pub fn prefill_tiled_is_eligible(geometry: &Geometry, rows: i32, dtype: Dtype) -> bool {
+    FORM.is_eligible(geometry, rows, dtype)
 }
 
 /// `trellis_prefill_tiled`: `x * W^T` on the matrix unit, the weight decoded tile by tile.
