@@ -151,18 +151,29 @@ inline uint3 grid_threads() {
   return uint3(gridDim.x * blockDim.x, gridDim.y * blockDim.y, gridDim.z * blockDim.z);
 }
 
-// Four consecutive elements, widened: one load where the address allows it. Narrower than common/load.h's form for any
-// pointer, so that it is preferred to that. Nothing is computed from the elements inside the branches, so that many
-// loads can be under way at once.
+// Four consecutive elements, widened: one load where the address allows it. Narrower than common/load.h's forms for any
+// pointer, so that these are preferred. Nothing is computed from the elements inside the branches, so that many loads can
+// be under way at once.
+template <typename T>
+inline bool holds_vectors(const T* p) {
+  return reinterpret_cast<size_t>(p) % (4 * sizeof(T)) == 0;
+}
 template <typename T>
 inline float4 load4(const T* p) {
   vec<T, 4> elements;
-  if (reinterpret_cast<size_t>(p) % (4 * sizeof(T)) == 0) {
+  if (holds_vectors(p)) {
     elements = *reinterpret_cast<const vec<T, 4>*>(p);
   } else {
     elements = vec<T, 4>(p[0], p[1], p[2], p[3]);
   }
   return float4(elements);
+}
+template <bool VECTORS, typename T>
+inline float4 load4(const T* p) {
+  if (VECTORS) {
+    return float4(*reinterpret_cast<const vec<T, 4>*>(p));
+  }
+  return float4(vec<T, 4>(p[0], p[1], p[2], p[3]));
 }
 
 // ---- Scalars -------------------------------------------------------------------------------------------------------

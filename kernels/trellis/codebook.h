@@ -3,22 +3,30 @@
 // y is a sum of four bytes less 510. No step below has a multiplication followed by an addition outside an explicit fma, so
 // that contraction cannot change a bit.
 
-// The sum of the four bytes of the state's word, 0 .. 1020: even and odd bytes are added as two 16-bit lanes, which never
-// carry.
-inline uint byte_sum(uint state) {
-  const uint word = 34038481u * state + 76625530u;
+// `start` and the four bytes of `word`. Where no instruction adds bytes, even and odd ones are added as two 16-bit lanes, which
+// never carry.
+inline uint add_bytes(uint word, uint start) {
+#if defined(__CUDACC__)
+  return __dp4a(word, 0x01010101u, start);
+#else
   const uint lanes = (word & 0x00FF00FFu) + ((word >> 8u) & 0x00FF00FFu);
-  return (lanes & 0xFFFFu) + (lanes >> 16u);
+  return start + (lanes & 0xFFFFu) + (lanes >> 16u);
+#endif
+}
+
+// The word whose bytes add up to y + 510.
+inline uint state_word(uint state) {
+  return 34038481u * state + 76625530u;
 }
 
 // y as a float, exactly, with no integer conversion: 2^23 + y + 510 has y + 510 in its low mantissa bits.
 inline float integer_code(uint state) {
-  return as_type<float>(0x4B000000u + byte_sum(state)) - 8389118.0f;
+  return as_type<float>(add_bytes(state_word(state), 0x4B000000u)) - 8389118.0f;
 }
 
 // The same by an integer conversion. Which of the two is faster is up to the GPU.
 inline float converted_code(uint state) {
-  return float(int(byte_sum(state)) - 510);
+  return float(int(add_bytes(state_word(state), 0u)) - 510);
 }
 
 // The float nearest to 1 / 147.800537109375.

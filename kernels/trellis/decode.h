@@ -26,7 +26,7 @@ inline void fill_table(threadgroup Entry* shared_table, const device float* tabl
   if (table_entries<DECODE, L>() > 1) {
     for (uint state = thread_index; state < (1u << uint(L)); state += threads) {
       if (DECODE == DECODE_TABLE_CODES) {
-        shared_table[state] = Entry(int(byte_sum(state)) - 510);
+        shared_table[state] = Entry(converted_code(state));
       } else {
         shared_table[state] = Entry(DECODE == DECODE_TABLE_SHARED ? table[state] : unrefined_value(state));
       }
@@ -70,4 +70,10 @@ inline float decoded_weight(uint state, float scale, const device float* table, 
   }
   const float weight = decoded_value<DECODE>(state, table, shared_table) * scale;
   return DECODE <= DECODE_TABLE_DEVICE ? round_to_bfloat(weight) : weight;
+}
+
+// A sum of weights times activations; one of integer codes still has to be scaled.
+template <int DECODE>
+inline float completed_sum(float sum, float scale) {
+  return DECODE == DECODE_FACTORED ? sum * (scale * code_step()) : sum;
 }

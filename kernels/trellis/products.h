@@ -3,12 +3,12 @@
 // CHAINS sums a row: column j of a run is added to sum j % CHAINS, columns and runs ascending, each product by a fused multiply-add.
 // Two chains halve the latency of a lane's sum. The order makes bits, so kernels that promise each other's bits share these.
 
-// Four columns of ROWS rows of x, C elements apart, from `source` on.
-template <int ROWS, int C, typename Pointer>
+// Four columns of ROWS rows of x, C elements apart, from `source` on. C is a multiple of 4, so all rows lie like the first.
+template <bool VECTORS, int ROWS, int C, typename Pointer>
 inline void load_columns(Pointer source, thread float4* columns) {
   UNROLL
   for (int m = 0; m < ROWS; ++m) {
-    columns[m] = load4(source + size_t(m) * size_t(C));
+    columns[m] = load4<VECTORS>(source + size_t(m) * size_t(C));
   }
 }
 

@@ -4,7 +4,7 @@
 // threadgroup, DECODE, ROWS rows of x for which a weight is decoded once. Grid (32 SGS, ceil(R / SGS), rows of x / ROWS),
 // threadgroup (32 SGS, 1, 1).
 //
-// Lane l takes the runs l, l + 32, ... of the row. ROWS changes no bit of a result.
+// ROWS changes no bit of a result.
 threadgroup float shared_table[table_entries<DECODE, L>()];
 fill_table<DECODE, L>(shared_table, table, uint(thread_index_in_threadgroup), uint(32 * SGS));
 
@@ -21,19 +21,10 @@ const float scale = float(scales[row]);
 float sums[2 * ROWS];
 clear_sums<ROWS, 2>(sums);
 
-for (int run = lane; run < C / 32; run += 32) {
-  uint words[K + 1];
-  load_run<K, TB>(row_codes, run, words);
-  UNROLL
-  for (int j = 0; j < 32; j += 4) {
-    float4 columns[ROWS];
-    load_columns<ROWS, C>(rows + 32 * run + j, columns);
-    UNROLL
-    for (int e = 0; e < 4; ++e) {
-      const uint state = run_state<K, L>(words, j + e);
-      add_column<ROWS, 2>(decoded_weight<DECODE>(state, scale, table, shared_table), columns, e, sums);
-    }
-  }
+if (holds_vectors(rows)) {
+  add_runs<true, ROWS, C, TB, K, L, DECODE>(rows, row_codes, scale, table, shared_table, lane, sums);
+} else {
+  add_runs<false, ROWS, C, TB, K, L, DECODE>(rows, row_codes, scale, table, shared_table, lane, sums);
 }
 
 UNROLL

@@ -13,6 +13,8 @@ const STREAM: SourceFile = source_file!("trellis/stream.h");
 const DECODE: SourceFile = source_file!("trellis/decode.h");
 const RUNS: SourceFile = source_file!("trellis/runs.h");
 const SWIGLU: SourceFile = source_file!("trellis/swiglu.h");
+const REDUCE: SourceFile = source_file!("trellis/reduce.h");
+const GATEUP: SourceFile = source_file!("trellis/gateup.h");
 const PRODUCTS: SourceFile = source_file!("trellis/products.h");
 const DOWN: SourceFile = source_file!("trellis/down.h");
 const COLUMNS: SourceFile = source_file!("trellis/columns.h");
@@ -44,7 +46,9 @@ pub const TRELLIS_REDUCE: Shader = Shader {
     inputs: &["x", "codes", "scales", "table"],
     outputs: &["y"],
     template: &["T", "S", "R", "C", "TB", "K", "L", "SGS", "DECODE", "ROWS"],
-    headers: &[UNROLL, LOAD, CODEBOOK, STREAM, DECODE, RUNS, PRODUCTS],
+    headers: &[
+        UNROLL, LOAD, CODEBOOK, STREAM, DECODE, RUNS, PRODUCTS, REDUCE,
+    ],
     body: source_file!("trellis/reduce.metal"),
 };
 
@@ -99,22 +103,10 @@ pub const TRELLIS_GATEUP: Shader = Shader {
     ],
     outputs: &["y"],
     template: &[
-        "T", "S", "R", "C", "TB", "KG", "KU", "L", "SGS", "DECODE", "ROWS", "TAIL",
+        "T", "S", "R", "C", "TB", "KG", "KU", "L", "SGS", "DECODE", "ROWS", "CHAINS", "TAIL",
     ],
     headers: &[
-        UNROLL, LOAD, CODEBOOK, STREAM, DECODE, RUNS, PRODUCTS, SWIGLU,
+        UNROLL, LOAD, CODEBOOK, STREAM, DECODE, RUNS, PRODUCTS, GATEUP, SWIGLU,
     ],
     body: source_file!("trellis/gateup.metal"),
-};
-
-/// The same from sums of integer codes, each scaled once.
-pub const TRELLIS_FACTORED_GATEUP: Shader = Shader {
-    name: "trellis_factored_gateup",
-    inputs: &["x", "gate_codes", "gate_scales", "up_codes", "up_scales"],
-    outputs: &["y"],
-    template: &[
-        "T", "S", "R", "C", "TB", "KG", "KU", "L", "SGS", "ROWS", "CHAINS", "TAIL",
-    ],
-    headers: &[UNROLL, LOAD, CODEBOOK, STREAM, RUNS, PRODUCTS, SWIGLU],
-    body: source_file!("trellis/factored_gateup.metal"),
 };

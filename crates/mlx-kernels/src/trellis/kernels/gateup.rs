@@ -1,5 +1,7 @@
 //! `silu(gate) * up` of few rows, gate and up being products with weights coded along their inputs.
 
+use std::ops::RangeInclusive;
+
 use mlx_op::{Launch, OutputSpec};
 use mlx_rs::{Array, ops};
 
@@ -34,7 +36,7 @@ pub enum Tail {
 
 impl Tail {
     /// The shaders' `TAIL`.
-    pub(super) fn number(self) -> i32 {
+    fn number(self) -> i32 {
         match self {
             Self::Float => 0,
             Self::Stock => 1,
@@ -119,7 +121,7 @@ pub fn gateup_table(x: &Array, gate: &TrellisWeight, up: &TrellisWeight) -> Resu
     let form = Form {
         decode: decode::TABLE_UNREFINED,
         simdgroups: TABLE_SIMDGROUPS,
-        most_rows: 1,
+        rows: 1..=1,
         ..Form::base(Selection::UNREFINED)
     };
     launch(op, x, &pair, &form)
@@ -158,33 +160,42 @@ pub fn gateup_mixed(
 }
 
 /// One way to launch the shader.
-struct Form {
-    selection: Selection,
+pub(super) struct Form {
+    pub selection: Selection,
     /// The shader's `DECODE`.
-    decode: i32,
-    simdgroups: i32,
-    most_rows: i32,
+    pub decode: i32,
+    pub simdgroups: i32,
+    /// The rows of x that it takes.
+    pub rows: RangeInclusive<i32>,
     /// Whether a weight is decoded once for all rows.
-    shared: bool,
-    tail: Tail,
+    pub shared: bool,
+    /// Sums for each row and projection.
+    pub chains: i32,
+    pub tail: Tail,
 }
 
 impl Form {
-    fn base(selection: Selection) -> Self {
+    pub(super) fn base(selection: Selection) -> Self {
         Self {
             selection,
             decode: selection.decode(),
             simdgroups: SIMDGROUPS,
-            most_rows: MOST_ROWS,
+            rows: 1..=MOST_ROWS,
             shared: false,
+            chains: 2,
             tail: Tail::Float,
         }
     }
 }
 
-fn launch(op: &'static str, x: &Array, pair: &Pair<'_>, form: &Form) -> Result<Array, Error> {
+pub(super) fn launch(
+    op: &'static str,
+    x: &Array,
+    pair: &Pair<'_>,
+    form: &Form,
+) -> Result<Array, Error> {
     expect_table(op, pair.gate, form.selection)?;
-    let matrix = matrix_or_nothing(op, x, pair.gate, 1..=form.most_rows)?;
+    let matrix = matrix_or_nothing(op, x, pair.gate, form.rows.clone())?;
     let (rows, outputs) = (matrix.dim(0), pair.gate.outputs());
     if matrix.size() == 0 || outputs == 0 {
         return Ok(ops::zeros_dtype(&result_shape(x, outputs), x.dtype())?);
@@ -195,7 +206,7 @@ fn launch(op: &'static str, x: &Array, pair: &Pair<'_>, form: &Form) -> Result<A
     template.extend(pair.template());
     template.extend(template! {
         "SGS" => form.simdgroups, "DECODE" => form.decode, "ROWS" => shared,
-        "TAIL" => form.tail.number(),
+        "CHAINS" => form.chains, "TAIL" => form.tail.number(),
     });
     let launch = Launch {
         grid: [threads, div_ceil(outputs, form.simdgroups), rows / shared],
