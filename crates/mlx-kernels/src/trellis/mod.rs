@@ -21,6 +21,7 @@ pub use plan::{Plan, Product, plan};
 pub use policy::MlpPolicy;
 pub use selection::Selection;
 pub use swiglu::{GatePlan, gate_plan, swiglu};
+pub use tables::profile_lines;
 pub use weight::TrellisWeight;
 
 use crate::host::is_supported;

@@ -3,6 +3,7 @@
 //! A line permits a kernel, or a way in which a kernel works, for products that it was measured on.
 //! It says what is fast; what a kernel can compute at all is for the kernel to say.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use mlx_op::{Backend, DeviceProfile};
@@ -28,6 +29,21 @@ pub(super) enum Choice {
     PrefillSplit,
     /// Decoding rows of weights for many vectors.
     PrefillWide,
+}
+
+impl Choice {
+    fn name(self) -> &'static str {
+        match self {
+            Self::GateUpTable => "gate/up with a table of values",
+            Self::GateUpLifted => "mixed gate/up with lifted codes",
+            Self::ScatterLifted => "scatter with lifted codes",
+            Self::ScatterTable => "scatter with a table of values",
+            Self::ScatterShortTable => "shared scatter with a table of codes",
+            Self::PrefillTiled => "tiled prefill",
+            Self::PrefillSplit => "split prefill",
+            Self::PrefillWide => "wide prefill",
+        }
+    }
 }
 
 /// The devices of a line.
@@ -88,10 +104,6 @@ pub(super) struct Line {
     /// Stored rows and coded columns; every extent without it.
     stored: Option<[usize; 2]>,
     /// Where the line comes from.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "for the reader, and a test that it is there")
-    )]
     origin: &'static str,
 }
 
@@ -113,6 +125,24 @@ impl Line {
     pub(super) fn covers(&self, rows: i32, dtype: Dtype) -> bool {
         self.rows.contains(&rows) && dtype == Dtype::Bfloat16
     }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, last) = (self.rows.start(), self.rows.end());
+        write!(f, "{} at {first} to {last} rows, ", self.choice.name())?;
+        match self.stored {
+            Some([rows, cols]) => write!(f, "{rows} x {cols} stored")?,
+            None => write!(f, "any extents")?,
+        }
+        write!(f, ", axis {}: {}", self.axis.index(), self.origin)
+    }
+}
+
+/// The lines of the table for a device, in words, with their origins.
+pub fn profile_lines(profile: &DeviceProfile) -> Vec<String> {
+    let lines = LINES.iter().filter(|line| line.devices.include(profile));
+    lines.map(Line::to_string).collect()
 }
 
 /// Gate, up and the stored (transposed) down of the 27B model that the kernels were first made for.

@@ -3,10 +3,13 @@
 use std::process::ExitCode;
 
 use anyhow::ensure;
+use clap::ValueEnum;
 use mlx_kernels::affine::{BITS, GROUP_SIZES, Problem, plan, table_for};
-use mlx_kernels::{Backend, Context, DeviceProfile};
+use mlx_kernels::trellis::{self, Selection};
+use mlx_kernels::{Backend, Context, DeviceProfile, PlanOptions};
 use mlx_rs::Dtype;
 use serde_json::json;
+use trellis_codec::{Axis, DEFAULT_STATE_BITS, Format, Geometry, Layout};
 
 use crate::output::{out, outln};
 use crate::shape::Shape;
@@ -45,9 +48,22 @@ pub struct Args {
     #[arg(long = "for", value_name = "BACKEND")]
     device: Option<Backend>,
 
+    /// Plan for weights in trellis codes of 12 state bits, coded along their inputs or their outputs.
+    #[arg(long, value_enum, value_name = "AXIS")]
+    trellis: Option<CodedAxis>,
+
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// What a trellis code runs along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum CodedAxis {
+    /// The input features, as for gate and up
+    In,
+    /// The output features, as for down
+    Out,
 }
 
 /// A weight and where it is found.
@@ -60,14 +76,16 @@ struct Weight {
 /// Prints the plans.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let (bits, group_size) = (args.bits, args.group_size);
-    ensure!(
-        BITS.contains(&bits),
-        "--bits is {bits}; expected one of {BITS:?}"
-    );
-    ensure!(
-        GROUP_SIZES.contains(&group_size),
-        "--group-size is {group_size}; expected one of {GROUP_SIZES:?}"
-    );
+    if args.trellis.is_none() {
+        ensure!(
+            BITS.contains(&bits),
+            "--bits is {bits}; expected one of {BITS:?}"
+        );
+        ensure!(
+            GROUP_SIZES.contains(&group_size),
+            "--group-size is {group_size}; expected one of {GROUP_SIZES:?}"
+        );
+    }
     ensure!(
         args.rows.iter().all(|&rows| rows > 0),
         "--rows must be at least 1"
@@ -81,54 +99,128 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     } else {
         named(&args.shapes)
     };
-    weights
+    let plans = weights
         .iter()
-        .try_for_each(|weight| weight.shape.check_groups(group_size))?;
-    let plans_of = |weight: &Weight| {
-        let plans = args.rows.iter().map(|&rows| {
-            let problem = Problem {
-                rows,
-                n: weight.shape.n,
-                k: weight.shape.k,
-                bits,
-                group_size,
-                dtype: Dtype::Bfloat16,
-                scale_dtype: Dtype::Bfloat16,
-            };
-            plan(&problem, &profile, context.options()).to_string()
-        });
-        plans.collect::<Vec<_>>()
+        .map(|weight| plans(args, weight.shape, &profile, context.options()))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let origins = match args.trellis {
+        None => vec![table_for(&profile).origin.to_owned()],
+        Some(_) => trellis::profile_lines(&profile),
     };
     if args.json {
         let entries: Vec<_> = weights
             .iter()
-            .map(|weight| {
-                let plans = plans_of(weight);
+            .zip(plans)
+            .map(|(weight, plans)| {
                 json!({"weight": weight.name, "n": weight.shape.n, "k": weight.shape.k, "rows": args.rows, "plans": plans})
             })
             .collect();
         let device =
             json!({"backend": profile.backend.name(), "architecture": profile.architecture});
-        let origin = table_for(&profile).origin;
-        let all = json!({"device": device, "bits": bits, "group_size": group_size, "origin": origin, "plans": entries});
+        let format = format_json(args);
+        let all = json!({"device": device, "format": format, "origins": origins, "plans": entries});
         outln!("{}", serde_json::to_string_pretty(&all)?);
         return Ok(ExitCode::SUCCESS);
     }
     outln!(
-        "{}-bit weights, groups of {group_size}, on {} {}",
-        bits,
+        "{}, on {} {}",
+        format_words(args),
         profile.backend,
         profile.architecture
     );
-    outln!("crossovers: {}\n", table_for(&profile).origin);
+    for origin in origins {
+        outln!("crossovers: {origin}");
+    }
+    out!("\n");
     let rows = args.rows.iter().map(|rows| format!("{rows} rows"));
     let mut table = Table::new(["weight".to_owned()].into_iter().chain(rows));
-    for weight in &weights {
+    for (weight, plans) in weights.iter().zip(plans) {
         let label = format!("{} {}", weight.shape, weight.name);
-        table.push([label].into_iter().chain(plans_of(weight)));
+        table.push([label].into_iter().chain(plans));
     }
     out!("{}", table.render());
     Ok(ExitCode::SUCCESS)
+}
+
+/// The plans for a weight, by rows.
+fn plans(
+    args: &Args,
+    shape: Shape,
+    profile: &DeviceProfile,
+    options: PlanOptions,
+) -> anyhow::Result<Vec<String>> {
+    let (bits, group_size, dtype) = (args.bits, args.group_size, Dtype::Bfloat16);
+    if let Some(axis) = args.trellis {
+        let geometry = axis.geometry(shape, bits)?;
+        let plan = |&rows| {
+            let product = trellis::Product {
+                geometry,
+                rows,
+                dtype,
+            };
+            trellis::plan(&product, profile, options, Selection::default()).to_string()
+        };
+        return Ok(args.rows.iter().map(plan).collect());
+    }
+    shape.check_groups(group_size)?;
+    let plan = |&rows| {
+        let problem = Problem {
+            rows,
+            n: shape.n,
+            k: shape.k,
+            bits,
+            group_size,
+            dtype,
+            scale_dtype: dtype,
+        };
+        plan(&problem, profile, options).to_string()
+    };
+    Ok(args.rows.iter().map(plan).collect())
+}
+
+fn format_words(args: &Args) -> String {
+    match args.trellis {
+        None => format!("{}-bit weights, groups of {}", args.bits, args.group_size),
+        Some(axis) => format!(
+            "{}-bit trellis codes, axis {}",
+            args.bits,
+            axis.axis().index()
+        ),
+    }
+}
+
+fn format_json(args: &Args) -> serde_json::Value {
+    match args.trellis {
+        None => json!({"mode": "affine", "bits": args.bits, "group_size": args.group_size}),
+        Some(axis) => json!({"mode": "trellis", "bits": args.bits, "axis": axis.axis().index()}),
+    }
+}
+
+impl CodedAxis {
+    fn axis(self) -> Axis {
+        match self {
+            Self::In => Axis::Input,
+            Self::Out => Axis::Output,
+        }
+    }
+
+    /// The geometry of a weight with the longest blocks that fit.
+    fn geometry(self, shape: Shape, bits: i32) -> anyhow::Result<Geometry> {
+        let (n, k) = (shape.n as usize, shape.k as usize);
+        let (rows, cols) = match self {
+            Self::In => (n, k),
+            Self::Out => (k, n),
+        };
+        let bits = u32::try_from(bits).unwrap_or(0);
+        let format = Format::fitting(bits, DEFAULT_STATE_BITS, cols)?;
+        Ok(Geometry::new(
+            format,
+            self.axis(),
+            Layout::Rows,
+            rows,
+            cols,
+        )?)
+    }
 }
 
 /// A device of which only the back end is known.
