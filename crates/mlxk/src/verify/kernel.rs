@@ -34,6 +34,12 @@ pub enum Kernel {
     TrellisGateup,
     /// The same from sums of integer codes.
     TrellisFactoredGateup,
+    /// The product of few rows with trellis codes along the outputs.
+    TrellisScatter,
+    /// The same with 3-bit codes, every lane at work.
+    TrellisScatterBalanced3,
+    /// The same from sums of integer codes.
+    TrellisDownFactored,
     /// The product with trellis codes along the outputs on the matrix unit, up to 8 rows.
     TrellisDownMma,
     /// The same for any number of rows.
@@ -64,6 +70,9 @@ impl Kernel {
         Self::TrellisReduce,
         Self::TrellisGateup,
         Self::TrellisFactoredGateup,
+        Self::TrellisScatter,
+        Self::TrellisScatterBalanced3,
+        Self::TrellisDownFactored,
         Self::TrellisDownMma,
         Self::TrellisDownMmaWide,
         Self::TrellisPrefillTiled,
@@ -88,6 +97,9 @@ impl Kernel {
             Self::TrellisReduce => "trellis_reduce",
             Self::TrellisGateup => "trellis_gateup",
             Self::TrellisFactoredGateup => "trellis_factored_gateup",
+            Self::TrellisScatter => "trellis_scatter",
+            Self::TrellisScatterBalanced3 => "trellis_scatter_balanced3",
+            Self::TrellisDownFactored => "trellis_down_factored",
             Self::TrellisDownMma => "trellis_down_mma",
             Self::TrellisDownMmaWide => "trellis_down_mma_wide",
             Self::TrellisPrefillTiled => "trellis_prefill_tiled",

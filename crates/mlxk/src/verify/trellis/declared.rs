@@ -7,6 +7,7 @@ mod gateup;
 mod lanes;
 mod matrix_unit;
 mod prefill;
+mod scatter;
 
 use mlx_kernels::Backend;
 use mlx_kernels::trellis::Selection;
@@ -25,6 +26,7 @@ pub fn declared(backend: Backend, effort: Effort) -> Vec<Case> {
     let mut cases = expand(effort);
     cases.extend(expand4());
     cases.extend(lanes::reduce(effort));
+    cases.extend(scatter::cases(effort));
     cases.extend(matrix_unit::down(effort));
     cases.extend(prefill::cases(effort));
     cases

@@ -6,6 +6,7 @@ pub mod gateup;
 mod product;
 mod route;
 mod rows;
+mod scatter;
 
 use std::fmt;
 
@@ -14,6 +15,7 @@ use trellis_codec::Axis;
 
 pub use declared::{declared, declared_pairs};
 pub use route::Route;
+pub use scatter::Scatter;
 
 use super::floats::name;
 use super::{Failure, Findings, Kernel};

@@ -5,6 +5,7 @@ use mlx_rs::{Array, Dtype};
 use trellis_codec::{Contract, Layout};
 
 use super::super::{Failure, Kernel};
+use super::Scatter;
 
 /// A kernel, and how it is told to work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub enum Route {
     Reduce(Selection),
     /// The same, a weight being decoded once for all rows.
     ReduceShared(Selection),
+    /// The product of up to 4 rows with codes along the outputs, on ordinary lanes.
+    Scatter(Scatter),
     /// The product with codes along the outputs on the matrix unit, up to 8 rows, in either layout.
     DownMma,
     /// The same for any number of rows.
@@ -38,6 +41,7 @@ impl Route {
             Self::Expand(_) => Kernel::TrellisExpand,
             Self::Expand4 => Kernel::TrellisExpand4,
             Self::Reduce(_) | Self::ReduceShared(_) => Kernel::TrellisReduce,
+            Self::Scatter(form) => form.kernel(),
             Self::DownMma => Kernel::TrellisDownMma,
             Self::DownMmaWide(_) => Kernel::TrellisDownMmaWide,
             Self::PrefillTiled => Kernel::TrellisPrefillTiled,
@@ -56,6 +60,7 @@ impl Route {
             | Self::PrefillSplitk
             | Self::PrefillWide => Contract::Exact,
             Self::Reduce(selection) | Self::ReduceShared(selection) => lane_contract(selection),
+            Self::Scatter(form) => form.contract(),
             Self::DownMma | Self::DownMmaWide(_) | Self::Cpu => Contract::Factored,
         }
     }
@@ -83,6 +88,7 @@ impl Route {
             Self::Expand(_) | Self::Expand4 => Err(Failure::run("the route is an expansion")),
             Self::Reduce(selection) => Ok(kernels::reduce(x, weight, selection)?),
             Self::ReduceShared(selection) => Ok(kernels::reduce_shared(x, weight, selection)?),
+            Self::Scatter(form) => form.multiply(x, weight),
             Self::DownMma => Ok(match weight.geometry().layout() {
                 Layout::Rows => kernels::down_mma(x, weight)?,
                 Layout::BlockPairs => kernels::down_k3i_mma(x, weight)?,
