@@ -5,8 +5,8 @@ mod common;
 
 use common::swiglu::{assert_swiglu, gaussian, pair};
 use common::trellis::{
-    Coded, activations, assert_close, assert_golden, assert_same, by_rows, geometry, golden_weight,
-    on_kernels,
+    Coded, activations, assert_close, assert_golden, assert_same, by_rows, exact_product, geometry,
+    golden_weight, on_kernels,
 };
 use common::{FLOATS, floats, values};
 use integration_tests::golden;
@@ -14,7 +14,7 @@ use mlx_kernels::trellis::kernels::{self, MixedOptions, Tail};
 use mlx_kernels::trellis::{Selection, TrellisWeight};
 use mlx_rs::ops::indexing::IndexOp;
 use mlx_rs::{Array, Dtype, ops};
-use trellis_codec::{Axis, Contract, Layout, factored_scales};
+use trellis_codec::{Axis, Layout};
 
 fn weights([gate, up]: &[Coded; 2]) -> [&TrellisWeight; 2] {
     [&gate.weight, &up.weight]
@@ -120,32 +120,6 @@ fn integer_activations_give_exact_sums() {
             });
         }
     }
-}
-
-/// `x W^T` of the factored contract for x of integers, rounded to `dtype`.
-fn exact_product(x: &[f32], coded: &Coded, dtype: Dtype) -> Array {
-    let (outputs, inputs) = coded.features();
-    let (codes, factors) = (
-        coded.stored(Contract::Factored),
-        factored_scales(&coded.scales),
-    );
-    let mut product = Vec::new();
-    for x in x.chunks(inputs) {
-        for (codes, factor) in codes.chunks(inputs).zip(&factors) {
-            let sum: i64 = x
-                .iter()
-                .zip(codes)
-                .map(|(x, y)| *x as i64 * *y as i64)
-                .sum();
-            assert!(sum.abs() < 1 << 24);
-            product.push(sum as f32 * factor);
-        }
-    }
-    floats(
-        &product,
-        &[(x.len() / inputs) as i32, outputs as i32],
-        dtype,
-    )
 }
 
 #[test]

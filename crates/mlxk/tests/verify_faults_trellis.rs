@@ -1,10 +1,12 @@
-//! Verification notices faults in the shaders for trellis codes.
+//! Verification notices faults in the shaders for trellis codes on the matrix unit, and in an expansion.
 
 #[allow(dead_code, reason = "not every test file starts from the context")]
 mod faults;
 
 use faults::{caught, failures};
-use mlx_kernels::shaders::{TRELLIS_DOWN_MMA, TRELLIS_DOWN_MMA_WIDE, TRELLIS_EXPAND4};
+use mlx_kernels::shaders::{
+    TRELLIS_DOWN_MMA, TRELLIS_DOWN_MMA_WIDE, TRELLIS_EXPAND4, TRELLIS_GATEUP_MMA,
+};
 use mlxk::verify::Kernel;
 
 #[test]
@@ -13,6 +15,7 @@ fn sound_copies_hold() {
     for (kernel, shader) in [
         (Kernel::TrellisDownMma, TRELLIS_DOWN_MMA),
         (Kernel::TrellisDownMmaWide, TRELLIS_DOWN_MMA_WIDE),
+        (Kernel::TrellisGateupMma, TRELLIS_GATEUP_MMA),
     ] {
         assert_eq!(
             failures(kernel, &shader, lane, "const int lane = 0 + int("),
@@ -73,6 +76,29 @@ fn blocks_of_rows() {
         ),
         ("if (m < rows) {", "if (m + 1 < rows) {"),
         ("threadgroup_barrier(mem_flags::mem_threadgroup);", ""),
+    ] {
+        caught(kernel, &shader, there, faulty);
+    }
+}
+
+#[test]
+fn gate_and_up_mixed_up() {
+    let (kernel, shader) = (Kernel::TrellisGateupMma, TRELLIS_GATEUP_MMA);
+    for (there, faulty) in [
+        (
+            "load_run<KG, TB>(gate_row, base / 32 + column + c,",
+            "load_run<KG, TB>(gate_row, base / 32 + (column + c) % 4,",
+        ),
+        (
+            "size_t(base + 32 * row + 4 * v)",
+            "size_t(base + 4 * (row + 8 * v))",
+        ),
+        ("= float_swiglu(gate, up)", "= float_swiglu(up, gate)"),
+        ("if (m < rows) {", "if (m + 1 < rows) {"),
+        (
+            "8 * MT * int(threadgroup_position_in_grid.z)",
+            "8 * int(threadgroup_position_in_grid.z)",
+        ),
     ] {
         caught(kernel, &shader, there, faulty);
     }

@@ -212,6 +212,25 @@ pub fn assert_product(y: &Array, x: &Array, coded: &Coded, contract: Contract, c
     }
 }
 
+/// `x W^T` of the factored contract for x of small integers, whose sums are exact, rounded to `dtype`.
+/// The code runs along the inputs.
+pub fn exact_product(x: &[f32], coded: &Coded, dtype: Dtype) -> Array {
+    let (outputs, inputs) = coded.features();
+    let codes = coded.stored(Contract::Factored);
+    let factors = trellis_codec::factored_scales(&coded.scales);
+    let mut product = Vec::new();
+    for x in x.chunks(inputs) {
+        for (codes, factor) in codes.chunks(inputs).zip(&factors) {
+            let terms = x.iter().zip(codes).map(|(x, y)| *x as i64 * *y as i64);
+            let sum: i64 = terms.sum();
+            assert!(sum.abs() < 1 << 24);
+            product.push(sum as f32 * factor);
+        }
+    }
+    let shape = [(x.len() / inputs) as i32, outputs as i32];
+    floats(&product, &shape, dtype)
+}
+
 /// Completes weights of the factored contract: integer codes times scale and step.
 fn scale_rows(matrix: &mut [f32], coded: &Coded) {
     let factors = trellis_codec::factored_scales(&coded.scales);

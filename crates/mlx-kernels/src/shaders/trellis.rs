@@ -110,3 +110,13 @@ pub const TRELLIS_GATEUP: Shader = Shader {
     ],
     body: source_file!("trellis/gateup.metal"),
 };
+
+/// The same for any number of rows on the matrix unit.
+pub const TRELLIS_GATEUP_MMA: Shader = Shader {
+    name: "trellis_gateup_mma",
+    inputs: &["x", "gate_codes", "gate_scales", "up_codes", "up_scales"],
+    outputs: &["y"],
+    template: &["T", "S", "R", "C", "TB", "KG", "KU", "L", "SG_TG", "MT"],
+    headers: &[UNROLL, LOAD, FRAGMENT, CODEBOOK, STREAM, RUNS, SWIGLU],
+    body: source_file!("trellis/gateup_mma.metal"),
+};

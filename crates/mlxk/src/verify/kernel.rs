@@ -34,6 +34,8 @@ pub enum Kernel {
     TrellisGateup,
     /// The same from sums of integer codes.
     TrellisFactoredGateup,
+    /// The same for any number of rows on the matrix unit.
+    TrellisGateupMma,
     /// The product of few rows with trellis codes along the outputs.
     TrellisScatter,
     /// The same with 3-bit codes, every lane at work.
@@ -70,6 +72,7 @@ impl Kernel {
         Self::TrellisReduce,
         Self::TrellisGateup,
         Self::TrellisFactoredGateup,
+        Self::TrellisGateupMma,
         Self::TrellisScatter,
         Self::TrellisScatterBalanced3,
         Self::TrellisDownFactored,
@@ -97,6 +100,7 @@ impl Kernel {
             Self::TrellisReduce => "trellis_reduce",
             Self::TrellisGateup => "trellis_gateup",
             Self::TrellisFactoredGateup => "trellis_factored_gateup",
+            Self::TrellisGateupMma => "trellis_gateup_mma",
             Self::TrellisScatter => "trellis_scatter",
             Self::TrellisScatterBalanced3 => "trellis_scatter_balanced3",
             Self::TrellisDownFactored => "trellis_down_factored",

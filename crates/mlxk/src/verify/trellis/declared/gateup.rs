@@ -1,4 +1,4 @@
-//! Cases of gate and up on ordinary lanes.
+//! Cases of gate and up.
 
 use mlx_kernels::Backend;
 use mlx_kernels::trellis::Selection;
@@ -20,6 +20,7 @@ pub fn cases(backend: Backend, effort: Effort) -> Vec<Case> {
     let mut cases = equal_widths(effort);
     cases.extend(mixed_widths(effort));
     cases.extend(factored(effort));
+    cases.extend(matrix_unit(effort));
     // Elsewhere the float tail has the exponential of the device, which no one else computes.
     cases.retain(|case| {
         let host = backend == Backend::Sim || case.form.tail() == Tail::Stock;
@@ -108,5 +109,42 @@ fn factored(effort: Effort) -> Vec<Case> {
         case(Form::MixedFactored, usual, 4, Check::Company(ROWS)),
         case(Form::MixedFactored, usual, 4, Check::Neighbours),
     ]);
+    cases
+}
+
+/// 40 outputs: a threadgroup of four simdgroups, and one of which three have nothing to do.
+fn matrix_unit(effort: Effort) -> Vec<Case> {
+    let shape = |bits, dtype| Shape {
+        rows: 8,
+        outputs: 40,
+        ..along_inputs(bits, dtype)
+    };
+    let mut cases = Vec::new();
+    for (i, &bits) in widths(effort).iter().enumerate() {
+        let (shape, up_bits) = (
+            shape(bits, FLOATS[i % 3]),
+            if i % 2 == 0 { bits } else { 2 },
+        );
+        cases.push(case(Form::Mma, shape, up_bits, Check::Bounds(&[1, 5, 8])));
+    }
+    let usual = shape(3, Bfloat16);
+    let many = Shape { rows: 35, ..usual };
+    cases.extend([
+        case(Form::Mma, usual, 4, Check::Company(&[1, 2, 7, 8])),
+        case(Form::Mma, usual, 4, Check::Neighbours),
+    ]);
+    for blocks in 1..=4 {
+        let form = Form::MmaWide(blocks);
+        cases.push(case(form, usual, 4, Check::Equals(Form::Mma)));
+        cases.push(case(form, many, 4, Check::Company(&[1, 8, 9, 17, 33])));
+    }
+    cases.push(case(Form::MmaWide(2), many, 4, Check::Neighbours));
+    if effort == Effort::Full {
+        let long = Shape {
+            inputs: 5120,
+            ..shape(3, Float16)
+        };
+        cases.push(case(Form::MmaWide(4), long, 3, Check::Bounds(&[8, 33])));
+    }
     cases
 }

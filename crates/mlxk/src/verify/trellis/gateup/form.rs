@@ -25,6 +25,10 @@ pub enum Form {
     FactoredRows,
     /// Sums of integer codes: different widths.
     MixedFactored,
+    /// Sums of integer codes on the matrix unit: any widths, up to 8 rows.
+    Mma,
+    /// The same for any number of rows, so many blocks of 8 sharing a decoded weight.
+    MmaWide(i32),
 }
 
 impl Form {
@@ -35,6 +39,7 @@ impl Form {
             Self::FactoredRow | Self::FactoredRows | Self::MixedFactored => {
                 Kernel::TrellisFactoredGateup
             }
+            Self::Mma | Self::MmaWide(_) => Kernel::TrellisGateupMma,
         }
     }
 
@@ -59,7 +64,7 @@ impl Form {
     /// What its weights are.
     pub(super) fn contract(self) -> Contract {
         match self.kernel() {
-            Kernel::TrellisFactoredGateup => Contract::Factored,
+            Kernel::TrellisFactoredGateup | Kernel::TrellisGateupMma => Contract::Factored,
             _ => lane_contract(self.selection()),
         }
     }
@@ -79,6 +84,8 @@ impl Form {
             Self::FactoredRow => kernels::gateup_factored_row(x, gate, up)?,
             Self::FactoredRows => kernels::gateup_factored_rows(x, gate, up)?,
             Self::MixedFactored => kernels::gateup_mixed_factored(x, gate, up)?,
+            Self::Mma => kernels::gateup_mma(x, gate, up)?,
+            Self::MmaWide(blocks) => kernels::gateup_mma_wide(x, gate, up, blocks)?,
         })
     }
 }
