@@ -151,29 +151,40 @@ inline uint3 grid_threads() {
   return uint3(gridDim.x * blockDim.x, gridDim.y * blockDim.y, gridDim.z * blockDim.z);
 }
 
-// Four consecutive elements, widened: one load where the address allows it. Narrower than common/load.h's forms for any
-// pointer, so that these are preferred. Nothing is computed from the elements inside the branches, so that many loads can
-// be under way at once.
-template <typename T>
-inline bool holds_vectors(const T* p) {
-  return reinterpret_cast<size_t>(p) % (4 * sizeof(T)) == 0;
-}
+// Four consecutive elements, widened: one load where the address allows it. Narrower than common/load.h's form for any
+// pointer, so that it is preferred to that. Nothing is computed from the elements inside the branches, so that many
+// loads can be under way at once.
 template <typename T>
 inline float4 load4(const T* p) {
   vec<T, 4> elements;
-  if (holds_vectors(p)) {
+  if (reinterpret_cast<size_t>(p) % (4 * sizeof(T)) == 0) {
     elements = *reinterpret_cast<const vec<T, 4>*>(p);
   } else {
     elements = vec<T, 4>(p[0], p[1], p[2], p[3]);
   }
   return float4(elements);
 }
+
+// Eight in loads of 16 bytes, the widest: lanes that read far apart pay for each load, not for each byte.
+template <typename T>
+inline bool holds_vectors(const T* p) {
+  return reinterpret_cast<size_t>(p) % 16 == 0;
+}
 template <bool VECTORS, typename T>
-inline float4 load4(const T* p) {
+inline void load8(const T* p, float4& low, float4& high) {
+  struct alignas(16) Halves {
+    vec<T, 4> low;
+    vec<T, 4> high;
+  };
+  Halves halves;
   if (VECTORS) {
-    return float4(*reinterpret_cast<const vec<T, 4>*>(p));
+    halves = *reinterpret_cast<const Halves*>(p);
+  } else {
+    halves.low = vec<T, 4>(p[0], p[1], p[2], p[3]);
+    halves.high = vec<T, 4>(p[4], p[5], p[6], p[7]);
   }
-  return float4(vec<T, 4>(p[0], p[1], p[2], p[3]));
+  low = float4(halves.low);
+  high = float4(halves.high);
 }
 
 // ---- Scalars -------------------------------------------------------------------------------------------------------

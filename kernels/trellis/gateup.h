@@ -10,11 +10,11 @@ inline void add_gateup_runs(Pointer x, const device uint* gate_codes, const devi
     load_run<KG, TB>(gate_codes, run, gate_words);
     load_run<KU, TB>(up_codes, run, up_words);
     UNROLL
-    for (int j = 0; j < 32; j += 4) {
-      float4 columns[ROWS];
+    for (int j = 0; j < 32; j += 8) {
+      float4 columns[2 * ROWS];
       load_columns<VECTORS, ROWS, C>(x + 32 * run + j, columns);
       UNROLL
-      for (int e = 0; e < 4; ++e) {
+      for (int e = 0; e < 8; ++e) {
         const uint gate_state = run_state<KG, L>(gate_words, j + e);
         const uint up_state = run_state<KU, L>(up_words, j + e);
         const float gate = decoded_weight<DECODE>(gate_state, gate_scale, table, shared_table);

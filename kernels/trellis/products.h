@@ -1,14 +1,15 @@
-// Products of weights with rows of activations, four columns at a time.
+// Products of weights with rows of activations, eight columns at a time.
 //
 // CHAINS sums a row: column j of a run is added to sum j % CHAINS, columns and runs ascending, each product by a fused multiply-add.
 // Two chains halve the latency of a lane's sum. The order makes bits, so kernels that promise each other's bits share these.
 
-// Four columns of ROWS rows of x, C elements apart, from `source` on. C is a multiple of 4, so all rows lie like the first.
+// Eight columns of ROWS rows of x, C elements apart, from `source` on: four of each row, then the other four. C is a multiple of 8, so
+// all rows lie like the first.
 template <bool VECTORS, int ROWS, int C, typename Pointer>
 inline void load_columns(Pointer source, thread float4* columns) {
   UNROLL
   for (int m = 0; m < ROWS; ++m) {
-    columns[m] = load4<VECTORS>(source + size_t(m) * size_t(C));
+    load8<VECTORS>(source + size_t(m) * size_t(C), columns[m], columns[ROWS + m]);
   }
 }
 
@@ -20,13 +21,13 @@ inline void clear_sums(thread float* sums) {
   }
 }
 
-// Adds one column's products: the e-th of four.
+// Adds one column's products: the e-th of eight.
 template <int ROWS, int CHAINS>
 inline void add_column(float weight, const thread float4* columns, int e, thread float* sums) {
   UNROLL
   for (int m = 0; m < ROWS; ++m) {
     const int chain = CHAINS * m + e % CHAINS;
-    sums[chain] = fma(weight, columns[m][e], sums[chain]);
+    sums[chain] = fma(weight, columns[e / 4 * ROWS + m][e % 4], sums[chain]);
   }
 }
 

@@ -7,11 +7,11 @@ inline void add_runs(Pointer x, const device uint* codes, float scale, const dev
     uint words[K + 1];
     load_run<K, TB>(codes, run, words);
     UNROLL
-    for (int j = 0; j < 32; j += 4) {
-      float4 columns[ROWS];
+    for (int j = 0; j < 32; j += 8) {
+      float4 columns[2 * ROWS];
       load_columns<VECTORS, ROWS, C>(x + 32 * run + j, columns);
       UNROLL
-      for (int e = 0; e < 4; ++e) {
+      for (int e = 0; e < 8; ++e) {
         const float weight = decoded_weight<DECODE>(run_state<K, L>(words, j + e), scale, table, shared_table);
         add_column<ROWS, 2>(weight, columns, e, sums);
       }
