@@ -88,6 +88,30 @@ pub enum Error {
         /// The block length.
         block: usize,
     },
+    /// Heads of queries that cannot be shared out among the heads of keys and values.
+    #[error("heads is {heads}; it must be a positive multiple of kv_heads, {kv_heads}")]
+    Heads {
+        /// Heads of the queries.
+        heads: usize,
+        /// Heads of keys and values.
+        kv_heads: usize,
+    },
+    /// More rotated dimensions than a head has.
+    #[error("{got} dimensions are rotated; a head has head_dim, {head_dim}")]
+    Rotated {
+        /// The rotated dimensions.
+        got: usize,
+        /// The head's width.
+        head_dim: usize,
+    },
+    /// A cache without room for the new tokens.
+    #[error("capacity is {capacity}; held and new tokens need {needed}")]
+    Capacity {
+        /// Tokens that there is room for.
+        capacity: usize,
+        /// Tokens in all.
+        needed: usize,
+    },
     /// Instructions that this machine does not have.
     #[error("level is {got}; this machine has {available:?}")]
     Level {

@@ -214,6 +214,15 @@ impl FloatsMut<'_> {
         }
     }
 
+    /// The same slice, to read.
+    pub(crate) fn as_floats(&self) -> Floats<'_> {
+        match self {
+            Self::F32(values) => Floats::F32(values),
+            Self::F16(values) => Floats::F16(values),
+            Self::Bf16(values) => Floats::Bf16(values),
+        }
+    }
+
     /// The same slice for threads that write disjoint parts of it.
     pub(crate) fn shared(&mut self) -> SharedFloats {
         match self {

@@ -6,6 +6,8 @@
 //!
 //! * [`affine`]: `x * W^T` for weights in MLX's affine quantization.
 //! * [`trellis`]: the same for weights in trellis codes.
+//! * [`attention`]: rotary embedding and causal attention over a cache.
+//! * [`gate`]: the gate of a gated MLP.
 //! * [`norm`]: residual addition with RMS norm.
 //! * [`sampling`]: greedy token choice and vocabulary masks.
 //! * [`memory`]: where weights lie.
@@ -25,9 +27,12 @@
 
 pub mod affine;
 mod aligned;
+pub mod attention;
 mod error;
 mod execution;
+mod exp;
 mod float;
+pub mod gate;
 pub mod memory;
 pub mod norm;
 pub mod reference;

@@ -9,8 +9,10 @@
 //! [`shaders`] holds the Metal bodies in `kernels/`, which also run on CUDA and in a simulator.
 
 pub mod affine;
+pub mod attention;
 mod context;
 mod error;
+pub mod gate;
 mod host;
 mod kernels;
 pub mod norm;

@@ -1,6 +1,6 @@
 //! Keys and values of the tokens seen so far.
 
-use mlx_rs::ops::indexing::{TryIndexMutOp, TryIndexOp};
+use mlx_kernels::attention::Cache;
 use mlx_rs::{Array, ops};
 
 use crate::error::{ModelError, Result};
@@ -14,15 +14,9 @@ const GROWTH: usize = 256;
 /// and not a copy of all before it.
 #[derive(Debug)]
 pub struct KvCache {
-    layers: Vec<Option<Buffers>>,
+    layers: Vec<Option<Cache>>,
     len: usize,
     limit: usize,
-}
-
-#[derive(Debug)]
-struct Buffers {
-    keys: Array,
-    values: Array,
 }
 
 impl KvCache {
@@ -63,27 +57,12 @@ impl KvCache {
         Ok(())
     }
 
-    /// Writes one layer's new keys and values behind the held ones, and returns all of them. The
-    /// length moves only with [`Self::advance`], once every layer has been written.
-    pub(crate) fn append(
-        &mut self,
-        layer: usize,
-        keys: &Array,
-        values: &Array,
-    ) -> Result<(Array, Array)> {
-        let start = self.len as i32;
-        let end = start + keys.dim(2);
-        let buffers = grown(self.layers[layer].take(), keys, values, end)?;
-        let buffers = self.layers[layer].insert(buffers);
-        buffers.keys.try_index_mut((.., .., start..end, ..), keys)?;
-        buffers
-            .values
-            .try_index_mut((.., .., start..end, ..), values)?;
-        let held = (.., .., ..end, ..);
-        Ok((
-            buffers.keys.try_index(held)?,
-            buffers.values.try_index((.., .., ..end, ..))?,
-        ))
+    /// One layer's keys and values, with room for `keys`, `[1, tokens, kv heads, head width]`, behind
+    /// the held ones. The length moves only with [`Self::advance`], once every layer has been written.
+    pub(crate) fn with_room(&mut self, layer: usize, keys: &Array) -> Result<&mut Cache> {
+        let end = self.len as i32 + keys.dim(1);
+        let grown = grown(self.layers[layer].take(), keys, end)?;
+        Ok(self.layers[layer].insert(grown))
     }
 
     /// Counts `tokens` as held.
@@ -96,31 +75,28 @@ impl KvCache {
         self.layers
             .iter()
             .flatten()
-            .flat_map(|buffers| [&buffers.keys, &buffers.values])
+            .flat_map(|cache| [&cache.keys, &cache.values])
     }
 }
 
-/// Buffers of at least `tokens` capacity that hold what the old ones held.
-fn grown(old: Option<Buffers>, keys: &Array, values: &Array, tokens: i32) -> Result<Buffers> {
-    let capacity = old.as_ref().map_or(0, |buffers| buffers.keys.dim(2));
-    match old {
-        Some(buffers) if capacity >= tokens => Ok(buffers),
-        old => {
-            let added = (tokens as usize).next_multiple_of(GROWTH) as i32 - capacity;
-            let extend = |old: Option<Array>, new: &Array| -> Result<Array> {
-                let room = ops::zeros_dtype(&[1, new.dim(1), added, new.dim(3)], new.dtype())?;
-                match old {
-                    None => Ok(room),
-                    Some(old) => Ok(ops::concatenate(&[old, room], 2)?),
-                }
-            };
-            let (old_keys, old_values) = old.map_or((None, None), |buffers| {
-                (Some(buffers.keys), Some(buffers.values))
-            });
-            Ok(Buffers {
-                keys: extend(old_keys, keys)?,
-                values: extend(old_values, values)?,
-            })
-        }
-    }
+/// Buffers of at least `tokens` capacity, and for heads like those of `keys`, that hold what the old
+/// ones held.
+fn grown(old: Option<Cache>, keys: &Array, tokens: i32) -> Result<Cache> {
+    let capacity = old.as_ref().map_or(0, |cache| cache.keys.dim(2));
+    let old = match old {
+        Some(old) if capacity >= tokens => return Ok(old),
+        old => old,
+    };
+    let added = (tokens as usize).next_multiple_of(GROWTH) as i32 - capacity;
+    let room = ops::zeros_dtype(&[1, keys.dim(2), added, keys.dim(3)], keys.dtype())?;
+    Ok(match old {
+        None => Cache {
+            keys: room.clone(),
+            values: room,
+        },
+        Some(Cache { keys, values }) => Cache {
+            keys: ops::concatenate(&[keys, room.clone()], 2)?,
+            values: ops::concatenate(&[values, room], 2)?,
+        },
+    })
 }

@@ -11,6 +11,7 @@ pub use stock::Stock;
 
 use std::borrow::Cow;
 
+use mlx_kernels::{attention, gate};
 use mlx_rs::{Array, fast, ops::indexing};
 
 use crate::error::Result;
@@ -37,6 +38,17 @@ pub trait Kernels {
     /// # Errors
     /// Any error of the kernel or of MLX.
     fn quantized_matmul(&self, x: &Array, weight: &QuantizedWeight) -> Result<Product>;
+
+    /// [`Self::quantized_matmul`] for each of several weights.
+    ///
+    /// # Errors
+    /// Any error of the kernels or of MLX.
+    fn quantized_matmuls(&self, x: &Array, weights: &[&QuantizedWeight]) -> Result<Vec<Product>> {
+        weights
+            .iter()
+            .map(|weight| self.quantized_matmul(x, weight))
+            .collect()
+    }
 
     /// The same for a weight in trellis codes.
     ///
@@ -80,6 +92,22 @@ pub trait Kernels {
         let sum = x.add(residual)?;
         let normed = fast::rms_norm(&sum, Some(weight), eps)?;
         Ok((sum, normed))
+    }
+
+    /// The gate of an MLP: `silu(gate) * up`.
+    ///
+    /// # Errors
+    /// Any error of the kernel or of MLX.
+    fn swiglu(&self, gate: &Array, up: &Array) -> Result<Array> {
+        Ok(gate::stock(gate, up)?)
+    }
+
+    /// What new tokens see, `[1, tokens, heads * head width]`, once they are in `cache`.
+    ///
+    /// # Errors
+    /// Any error of the kernel or of MLX.
+    fn attention(&self, step: &attention::Step<'_>, cache: &mut attention::Cache) -> Result<Array> {
+        Ok(attention::stock(step, cache)?)
     }
 
     /// The greedy token of each row, uint32: `[.., vocabulary]` to `[..]`. It is the first of the

@@ -8,7 +8,7 @@ mod rope;
 
 pub(crate) use block::{Block, Residual};
 pub(crate) use linear::{Embedding, Linear};
-pub(crate) use rope::Rope;
+pub(crate) use rope::rotation;
 
 use crate::kernels::Kernels;
 use crate::usage::Usage;

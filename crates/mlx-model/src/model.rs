@@ -10,7 +10,7 @@ use crate::cache::KvCache;
 use crate::checkpoint::{Checkpoint, is_supported};
 use crate::config::{ModelConfig, QuantizationScheme};
 use crate::error::{ModelError, Result};
-use crate::layers::{Block, Embedding, Linear, Pass, Residual, Rope};
+use crate::layers::{Block, Embedding, Linear, Pass, Residual, rotation};
 use crate::usage::LayerKind;
 use crate::weight::Weight;
 
@@ -68,9 +68,9 @@ impl Model {
             });
         }
         let embedding = Embedding::new(table);
-        let rope = Rope::new(&config.rope);
+        let rotation = rotation(&config.rope)?;
         let blocks = (0..config.layers)
-            .map(|layer| Block::load(&mut checkpoint, &config, layer, &rope))
+            .map(|layer| Block::load(&mut checkpoint, &config, layer, &rotation))
             .collect::<Result<Vec<_>>>()?;
         let final_norm = checkpoint.float("model.norm.weight", &[hidden])?;
         let head = load_head(&mut checkpoint, &mut config, &embedding)?;

@@ -288,3 +288,73 @@ fn inputs_outlive_the_caller_s_handles() {
     };
     assert!(y.as_slice::<f32>().iter().all(|&value| value == 3.0));
 }
+
+/// A node that counts up the element at `index`, and gives the sum of what was there before.
+fn count_up(x: &Array, index: usize) -> (Array, Array) {
+    let mut results = HostOp::new("count_up")
+        .update(
+            &[],
+            &[x],
+            &[OutputSpec::new([], Dtype::Float32)],
+            move |_, outputs| {
+                let [x, sum] = outputs else {
+                    return Err(HostError::failed("expected two outputs"));
+                };
+                let x = x.as_mut_slice::<f32>()?;
+                sum.as_mut_slice::<f32>()?[0] = x.iter().sum();
+                x[index] += 1.0;
+                Ok(())
+            },
+        )
+        .unwrap();
+    let sum = results.pop().unwrap();
+    (results.pop().unwrap(), sum)
+}
+
+#[test]
+fn an_update_leaves_what_others_still_hold() {
+    let old = floats(&[1.0, 2.0, 3.0], &[3]);
+    let (new, sum) = count_up(&old, 1);
+    assert_eq!(new.as_slice::<f32>(), [1.0, 3.0, 3.0]);
+    assert_eq!(sum.item_exact::<f32>(), 6.0);
+    assert_eq!(old.as_slice::<f32>(), [1.0, 2.0, 3.0]);
+}
+
+#[test]
+fn an_update_of_a_strided_view_has_the_view_s_elements() {
+    let old = floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]);
+    let view = old.transpose().unwrap();
+    let (new, _) = count_up(&view, 1);
+    drop(view);
+    assert_eq!(new.shape(), [3, 2]);
+    assert_eq!(new.as_slice::<f32>(), [1.0, 5.0, 2.0, 5.0, 3.0, 6.0]);
+    assert_eq!(old.as_slice::<f32>(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+}
+
+#[test]
+fn a_chain_of_updates_stays_in_one_buffer() {
+    let mut x = floats(&[0.0; 1024], &[1024]);
+    x.eval().unwrap();
+    let address = x.as_slice::<f32>().as_ptr();
+    let mut sums = Vec::new();
+    for step in 0..5 {
+        let (new, sum) = count_up(&x, step);
+        x = new;
+        sums.push(sum);
+    }
+    x.eval().unwrap();
+    assert_eq!(x.as_slice::<f32>().as_ptr(), address);
+    assert_eq!(x.as_slice::<f32>()[..6], [1.0, 1.0, 1.0, 1.0, 1.0, 0.0]);
+    for (step, sum) in sums.iter().enumerate() {
+        assert_eq!(sum.item_exact::<f32>(), step as f32);
+    }
+}
+
+#[test]
+fn a_view_into_a_larger_array_is_updated_in_a_copy() {
+    use mlx_rs::ops::indexing::IndexOp;
+    let old = floats(&[1.0, 2.0, 3.0, 4.0], &[4]);
+    let (new, _) = count_up(&old.index(1..3), 0);
+    assert_eq!(new.as_slice::<f32>(), [3.0, 3.0]);
+    assert_eq!(old.as_slice::<f32>(), [1.0, 2.0, 3.0, 4.0]);
+}

@@ -191,6 +191,12 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn splat(value: f32) -> Self::Wide {
+        // SAFETY: a register operation.
+        unsafe { [_mm256_set1_ps(value); 2] }
+    }
+
+    #[inline(always)]
     unsafe fn load(from: *const f32) -> Self::Wide {
         // SAFETY: the caller vouches for 16 floats.
         unsafe { [_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))] }

@@ -113,6 +113,12 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn splat(value: f32) -> __m512 {
+        // SAFETY: a register operation.
+        unsafe { _mm512_set1_ps(value) }
+    }
+
+    #[inline(always)]
     unsafe fn load(from: *const f32) -> __m512 {
         // SAFETY: the caller vouches for 16 floats.
         unsafe { _mm512_loadu_ps(from) }

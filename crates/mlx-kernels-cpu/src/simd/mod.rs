@@ -114,6 +114,8 @@ pub(crate) trait Simd: Copy {
 
     /// 16 zeros.
     unsafe fn zero() -> Self::Wide;
+    /// `value` in every lane.
+    unsafe fn splat(value: f32) -> Self::Wide;
     /// Reads 16 floats.
     unsafe fn load(from: *const f32) -> Self::Wide;
     /// Writes 16 floats.

@@ -133,6 +133,12 @@ impl Simd for Neon {
     }
 
     #[inline(always)]
+    unsafe fn splat(value: f32) -> Self::Wide {
+        // SAFETY: a register operation.
+        unsafe { [vdupq_n_f32(value); 4] }
+    }
+
+    #[inline(always)]
     unsafe fn load(from: *const f32) -> Self::Wide {
         // SAFETY: the caller vouches for 16 floats.
         unsafe {

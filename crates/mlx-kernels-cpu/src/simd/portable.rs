@@ -29,6 +29,11 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    unsafe fn splat(value: f32) -> Self::Wide {
+        [value; LANES]
+    }
+
+    #[inline(always)]
     unsafe fn load(from: *const f32) -> Self::Wide {
         // SAFETY: the caller vouches for 16 floats.
         unsafe { from.cast::<Self::Wide>().read_unaligned() }

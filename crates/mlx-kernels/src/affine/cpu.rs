@@ -8,14 +8,50 @@ use super::problem::{OP, Operands, Problem};
 use crate::Error;
 use crate::host::{floats, floats_mut};
 
-/// Adds the node; the result has x's leading dimensions and `problem.dtype`.
-pub(super) fn matmul(problem: &Problem, operands: &Operands) -> Result<Array, Error> {
-    let Operands {
-        x,
-        w,
-        scales,
-        biases,
-    } = operands;
+/// Adds one node for all the products; each result has its x's leading dimensions and its
+/// `problem.dtype`.
+pub(super) fn matmuls(products: &[(Problem, Operands)]) -> Result<Vec<Array>, Error> {
+    let problems = products
+        .iter()
+        .map(|(problem, _)| extents(problem))
+        .collect::<Result<Vec<_>, _>>()?;
+    let inputs: Vec<&Array> = products
+        .iter()
+        .flat_map(|(_, operands)| {
+            let Operands {
+                x,
+                w,
+                scales,
+                biases,
+            } = operands;
+            [x, w, scales, biases]
+        })
+        .collect();
+    let outputs: Vec<OutputSpec> = products
+        .iter()
+        .map(|(problem, operands)| {
+            OutputSpec::new(super::result_shape(&operands.x, problem.n), problem.dtype)
+        })
+        .collect();
+    let results = HostOp::new(OP).apply(&inputs, &outputs, move |inputs, outputs| {
+        let operands = inputs.as_chunks::<4>().0;
+        for ((problem, [x, w, scales, biases]), y) in problems.iter().zip(operands).zip(outputs) {
+            affine::matmul(
+                problem,
+                floats(x)?,
+                w.as_slice()?,
+                floats(scales)?,
+                floats(biases)?,
+                floats_mut(y)?,
+            )
+            .map_err(HostError::failed)?;
+        }
+        Ok(())
+    })?;
+    Ok(results)
+}
+
+fn extents(problem: &Problem) -> Result<CpuProblem, Error> {
     let [rows, n, k, bits, group_size] = [
         problem.rows,
         problem.n,
@@ -24,30 +60,10 @@ pub(super) fn matmul(problem: &Problem, operands: &Operands) -> Result<Array, Er
         problem.group_size,
     ]
     .map(|size| size as usize);
-    let product = CpuProblem::new(rows, n, k, bits, group_size).map_err(|error| Error::Value {
+    CpuProblem::new(rows, n, k, bits, group_size).map_err(|error| Error::Value {
         op: OP,
         argument: "problem",
         found: format!("{problem:?}"),
         expected: error.to_string(),
-    })?;
-    let output = OutputSpec::new(super::result_shape(x, problem.n), problem.dtype);
-    let mut results = HostOp::new(OP).apply(
-        &[x, w, scales, biases],
-        &[output],
-        move |inputs, outputs| {
-            let [x, w, scales, biases] = inputs else {
-                return Err(HostError::failed("expected four inputs"));
-            };
-            affine::matmul(
-                &product,
-                floats(x)?,
-                w.as_slice()?,
-                floats(scales)?,
-                floats(biases)?,
-                floats_mut(&mut outputs[0])?,
-            )
-            .map_err(HostError::failed)
-        },
-    )?;
-    Ok(results.remove(0))
+    })
 }

@@ -71,6 +71,56 @@ pub fn quantized_matmul(
     Ok(Planned { result, plan })
 }
 
+/// The arrays of one affine-quantized matrix `W`, as [`quantized_matmul`] takes them.
+#[derive(Debug, Clone, Copy)]
+pub struct Weight<'a> {
+    /// Packed codes.
+    pub w: &'a Array,
+    /// Scales.
+    pub scales: &'a Array,
+    /// Biases.
+    pub biases: &'a Array,
+    /// Weights that share a scale and a bias.
+    pub group_size: i32,
+    /// Bits of a code.
+    pub bits: i32,
+}
+
+/// The products of one `x` with several weights: what [`quantized_matmul`] gives for each. On the CPU
+/// they are one node of the graph, which for few rows and small weights costs as much as a product.
+///
+/// # Errors
+///
+/// As [`quantized_matmul`].
+pub fn quantized_matmuls(x: &Array, weights: &[Weight<'_>]) -> Result<Vec<Planned>, Error> {
+    let context = Context::current();
+    let mut products = Vec::new();
+    for weight in weights {
+        let Weight {
+            w, scales, biases, ..
+        } = weight;
+        let read = Problem::read(x, w, scales, Some(biases), weight.group_size, weight.bits)?;
+        products.extend(read.filter(|(problem, _)| {
+            problem.rows > 0 && plan(problem, context.profile(), context.options()) == Plan::Cpu
+        }));
+    }
+    if !products.is_empty() && products.len() == weights.len() {
+        let planned = |result| Planned {
+            result,
+            plan: Plan::Cpu,
+        };
+        return Ok(cpu::matmuls(&products)?.into_iter().map(planned).collect());
+    }
+    let each = |weight: &Weight<'_>| {
+        let (group_size, bits) = (weight.group_size, weight.bits);
+        let Weight {
+            w, scales, biases, ..
+        } = weight;
+        quantized_matmul(x, w, scales, Some(biases), true, group_size, bits)
+    };
+    weights.iter().map(each).collect()
+}
+
 /// As [`quantized_matmul`] with `transpose` true, by this plan and no other: for checks, measurements
 /// and tuning.
 ///
@@ -109,7 +159,10 @@ fn run(
     operands: &Operands,
 ) -> Result<Array, Error> {
     match plan {
-        Plan::Cpu => cpu::matmul(problem, operands),
+        Plan::Cpu => {
+            let product = (*problem, operands.clone());
+            Ok(cpu::matmuls(&[product])?.remove(0))
+        }
         Plan::Stock => stock(problem, operands, &operands.x),
         Plan::StockByRow => stock_by_row(problem, operands),
         Plan::Rows | Plan::Tensor | Plan::Mma | Plan::SplitMma { .. } => {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use mlx_kernels::affine::{self, Plan};
+use mlx_kernels::affine::{self, Plan, Weight};
 use mlx_kernels::trellis::{GatePlan, Selection};
-use mlx_kernels::{Context, norm, sampling, trellis, with_context};
+use mlx_kernels::{Context, attention, gate, norm, sampling, trellis, with_context};
 use mlx_rs::Array;
 
 use super::{Kernels, Product};
@@ -34,27 +34,34 @@ impl Kernels for Extension {
     }
 
     fn quantized_matmul(&self, x: &Array, weight: &QuantizedWeight) -> Result<Product> {
-        let scheme = weight.scheme();
-        let planned = with_context(&self.context, || {
-            affine::quantized_matmul(
-                x,
-                weight.packed(),
-                weight.scales(),
-                Some(weight.biases()),
-                true,
-                scheme.group_size,
-                scheme.bits,
-            )
-        })?;
-        let kernel = match planned.plan {
-            Plan::Stock => "mlx quantized_matmul".into(),
-            Plan::Cpu => "cpu simd".into(),
-            plan => format!("{plan} ({})", self.name()).into(),
-        };
-        Ok(Product {
-            output: planned.result.as_dtype(x.dtype())?,
-            kernel,
-        })
+        Ok(self.quantized_matmuls(x, &[weight])?.remove(0))
+    }
+
+    fn quantized_matmuls(&self, x: &Array, weights: &[&QuantizedWeight]) -> Result<Vec<Product>> {
+        let weights: Vec<Weight<'_>> = weights
+            .iter()
+            .map(|weight| Weight {
+                w: weight.packed(),
+                scales: weight.scales(),
+                biases: weight.biases(),
+                group_size: weight.scheme().group_size,
+                bits: weight.scheme().bits,
+            })
+            .collect();
+        with_context(&self.context, || affine::quantized_matmuls(x, &weights))?
+            .into_iter()
+            .map(|planned| {
+                let kernel = match planned.plan {
+                    Plan::Stock => "mlx quantized_matmul".into(),
+                    Plan::Cpu => "cpu simd".into(),
+                    plan => format!("{plan} ({})", self.name()).into(),
+                };
+                Ok(Product {
+                    output: planned.result.as_dtype(x.dtype())?,
+                    kernel,
+                })
+            })
+            .collect()
     }
 
     fn trellis_matmul(&self, x: &Array, weight: &TrellisMatrix) -> Result<Product> {
@@ -112,6 +119,16 @@ impl Kernels for Extension {
             norm::add_rms_norm(residual, x, weight, eps)
         })?;
         Ok((sum.residual, sum.normalized))
+    }
+
+    fn swiglu(&self, gate: &Array, up: &Array) -> Result<Array> {
+        Ok(with_context(&self.context, || gate::swiglu(gate, up))?)
+    }
+
+    fn attention(&self, step: &attention::Step<'_>, cache: &mut attention::Cache) -> Result<Array> {
+        Ok(with_context(&self.context, || {
+            attention::attend(step, cache)
+        })?)
     }
 
     fn greedy_token(&self, logits: &Array) -> Result<Array> {

@@ -1,9 +1,9 @@
 //! Grouped-query self-attention.
 
-use mlx_rs::fast::{self, ScaledDotProductAttentionMask};
-use mlx_rs::{Array, Dtype};
+use mlx_kernels::attention::{Rotation, Step};
+use mlx_rs::{Array, Dtype, fast};
 
-use super::{Linear, Pass, Rope};
+use super::{Linear, Pass};
 use crate::cache::KvCache;
 use crate::checkpoint::Checkpoint;
 use crate::config::{ModelConfig, QuantizationScheme};
@@ -20,7 +20,7 @@ pub(super) struct Attention {
     /// Norms over each head of q and of k.
     head_norms: Option<(Array, Array)>,
     norm_eps: f32,
-    rope: Rope,
+    rotation: Rotation,
     heads: i32,
     kv_heads: i32,
     head_dim: i32,
@@ -31,7 +31,7 @@ impl Attention {
         checkpoint: &mut Checkpoint,
         config: &ModelConfig,
         layer: usize,
-        rope: &Rope,
+        rotation: &Rotation,
     ) -> Result<Self> {
         let path = format!("model.layers.{layer}.self_attn");
         let query_width = config.heads * config.head_dim;
@@ -60,7 +60,7 @@ impl Attention {
             o_proj,
             head_norms,
             norm_eps: config.norm_eps,
-            rope: rope.clone(),
+            rotation: rotation.clone(),
             heads: config.heads,
             kv_heads: config.kv_heads,
             head_dim: config.head_dim,
@@ -69,39 +69,35 @@ impl Attention {
 
     /// `x` is `[1, tokens, hidden]`, and follows what the cache holds.
     pub(super) fn forward(&self, x: &Array, cache: &mut KvCache, pass: Pass<'_>) -> Result<Array> {
-        let tokens = x.dim(1);
-        let offset = cache.len();
         let (q_norm, k_norm) = match &self.head_norms {
             Some((q_norm, k_norm)) => (Some(q_norm), Some(k_norm)),
             None => (None, None),
         };
-        let queries = self.split_heads(&self.q_proj.forward(x, pass)?, self.heads, q_norm)?;
-        let keys = self.split_heads(&self.k_proj.forward(x, pass)?, self.kv_heads, k_norm)?;
-        let values = self.split_heads(&self.v_proj.forward(x, pass)?, self.kv_heads, None)?;
-        let queries = self.rope.forward(&queries, offset)?;
-        let keys = self.rope.forward(&keys, offset)?;
-        let (keys, values) = cache.append(self.layer, &keys, &values)?;
-
-        let scale = (self.head_dim as f32).powf(-0.5);
-        let mask = (tokens > 1).then_some(ScaledDotProductAttentionMask::Causal);
-        let mixed =
-            fast::scaled_dot_product_attention(&queries, &keys, &values, scale, mask, None)?;
-        let merged = mixed.transpose_axes(&[0, 2, 1, 3])?.reshape(&[
-            1,
-            tokens,
-            self.heads * self.head_dim,
-        ])?;
-        self.o_proj.forward(&merged, pass)
+        let projections = [&self.q_proj, &self.k_proj, &self.v_proj];
+        let [queries, keys, values] = Linear::forward_all(projections, x, pass)?;
+        let queries = self.split_heads(&queries, self.heads, q_norm)?;
+        let keys = self.split_heads(&keys, self.kv_heads, k_norm)?;
+        let values = self.split_heads(&values, self.kv_heads, None)?;
+        let step = Step {
+            queries: &queries,
+            keys: &keys,
+            values: &values,
+            rotation: &self.rotation,
+            scale: (self.head_dim as f32).powf(-0.5),
+            offset: cache.len() as i32,
+        };
+        let held = cache.with_room(self.layer, &keys)?;
+        self.o_proj
+            .forward(&pass.kernels.attention(&step, held)?, pass)
     }
 
-    /// `[1, tokens, heads * width]` to `[1, heads, tokens, width]`, each head normalised on the way.
+    /// `[1, tokens, heads * width]` to `[1, tokens, heads, width]`, each head normalised on the way.
     fn split_heads(&self, x: &Array, heads: i32, norm: Option<&Array>) -> Result<Array> {
         let split = x.reshape(&[1, x.dim(1), heads, self.head_dim])?;
-        let split = match norm {
-            Some(weight) => fast::rms_norm(&split, Some(weight), self.norm_eps)?,
-            None => split,
-        };
-        Ok(split.transpose_axes(&[0, 2, 1, 3])?)
+        match norm {
+            Some(weight) => Ok(fast::rms_norm(&split, Some(weight), self.norm_eps)?),
+            None => Ok(split),
+        }
     }
 
     pub(super) fn requantize(&self, scheme: QuantizationScheme, dtype: Dtype) -> Result<Self> {

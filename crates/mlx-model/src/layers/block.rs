@@ -1,10 +1,11 @@
 //! A decoder block: attention and MLP, each behind a norm and beside the residual stream.
 
+use mlx_kernels::attention::Rotation;
 use mlx_rs::{Array, Dtype, fast};
 
+use super::Pass;
 use super::attention::Attention;
 use super::mlp::Mlp;
-use super::{Pass, Rope};
 use crate::cache::KvCache;
 use crate::checkpoint::Checkpoint;
 use crate::config::{ModelConfig, QuantizationScheme};
@@ -63,7 +64,7 @@ impl Block {
         checkpoint: &mut Checkpoint,
         config: &ModelConfig,
         layer: usize,
-        rope: &Rope,
+        rotation: &Rotation,
     ) -> Result<Self> {
         let mut norm = |name: &str| {
             checkpoint.float(
@@ -74,7 +75,7 @@ impl Block {
         Ok(Self {
             attention_norm: norm("input_layernorm")?,
             mlp_norm: norm("post_attention_layernorm")?,
-            attention: Attention::load(checkpoint, config, layer, rope)?,
+            attention: Attention::load(checkpoint, config, layer, rotation)?,
             mlp: Mlp::load(checkpoint, config, layer)?,
             norm_eps: config.norm_eps,
         })

@@ -5,7 +5,7 @@ use mlx_rs::{Array, Dtype};
 use super::Pass;
 use crate::checkpoint::Checkpoint;
 use crate::config::QuantizationScheme;
-use crate::error::Result;
+use crate::error::{ModelError, Result};
 use crate::kernels::Product;
 use crate::usage::LayerKind;
 use crate::weight::{TrellisMatrix, Weight};
@@ -56,6 +56,42 @@ impl Linear {
             Weight::Quantized(weight) => pass.kernels.quantized_matmul(x, weight)?,
             Weight::Trellis(weight) => pass.kernels.trellis_matmul(x, weight)?,
         };
+        self.finish(x, Product { output, kernel }, pass)
+    }
+
+    /// The results of several layers with one input, their products taken together where the kernels
+    /// can.
+    pub(crate) fn forward_all<const N: usize>(
+        layers: [&Self; N],
+        x: &Array,
+        pass: Pass<'_>,
+    ) -> Result<[Array; N]> {
+        let quantized = layers.map(|layer| match &layer.weight {
+            Weight::Quantized(weight) => Some(weight),
+            _ => None,
+        });
+        let quantized: Vec<_> = quantized.into_iter().flatten().collect();
+        let results: Vec<Array> = if quantized.len() == N {
+            let products = pass.kernels.quantized_matmuls(x, &quantized)?;
+            let layers = layers.into_iter().zip(products);
+            layers
+                .map(|(layer, product)| layer.finish(x, product, pass))
+                .collect::<Result<_>>()?
+        } else {
+            layers
+                .into_iter()
+                .map(|layer| layer.forward(x, pass))
+                .collect::<Result<_>>()?
+        };
+        results.try_into().map_err(|results: Vec<Array>| {
+            let found = results.len();
+            ModelError::invalid("number of products", found, format!("{N}, one a weight"))
+        })
+    }
+
+    /// Notes what computed a product, and adds the bias.
+    fn finish(&self, x: &Array, product: Product, pass: Pass<'_>) -> Result<Array> {
+        let Product { output, kernel } = product;
         self.note(x, &kernel, pass);
         match &self.bias {
             Some(bias) => Ok(output.add(bias)?),

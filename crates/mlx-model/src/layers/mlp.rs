@@ -1,6 +1,6 @@
 //! The gated MLP: `down(silu(gate(x)) * up(x))`.
 
-use mlx_rs::{Array, Dtype, ops};
+use mlx_rs::{Array, Dtype};
 
 use super::{Linear, Pass};
 use crate::checkpoint::Checkpoint;
@@ -37,10 +37,8 @@ impl Mlp {
         if let Some(output) = self.forward_coded(x, pass)? {
             return Ok(output);
         }
-        let gate = self.gate.forward(x, pass)?;
-        let silu = gate.multiply(ops::sigmoid(&gate)?)?;
-        let gated = silu.multiply(self.up.forward(x, pass)?)?;
-        self.down.forward(&gated, pass)
+        let [gate, up] = Linear::forward_all([&self.gate, &self.up], x, pass)?;
+        self.down.forward(&pass.kernels.swiglu(&gate, &up)?, pass)
     }
 
     /// Where all three weights are in trellis codes, and the kernels have one for gate and up.

@@ -33,6 +33,7 @@ unsafe extern "C" {
         ranks: *const usize,
         dtypes: *const mlx_sys::mlx_dtype,
         output_count: usize,
+        updated: usize,
         context: *mut c_void,
         call: Call,
         drop: Drop,

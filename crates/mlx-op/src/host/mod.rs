@@ -32,8 +32,15 @@ impl OutputSpec {
     }
 }
 
-type Closure =
+type Body =
     Box<dyn Fn(&[HostInput<'_>], &mut [HostOutput<'_>]) -> Result<(), HostError> + Send + Sync>;
+
+/// What a node runs.
+struct Closure {
+    /// How many of the last inputs are what the first outputs begin as.
+    changes: usize,
+    body: Body,
+}
 
 /// An operation of an MLX graph whose evaluation calls a Rust closure.
 ///
@@ -94,11 +101,47 @@ impl HostOp {
             + Sync
             + 'static,
     {
-        check_outputs(&self.name, outputs)?;
+        self.update(inputs, &[], outputs, closure)
+    }
+
+    /// Adds a node over `inputs` that changes the contents of `updated` and has further outputs.
+    ///
+    /// The results are the arrays of `updated` with their new contents, then those of `outputs`; the
+    /// closure gets its outputs in this order, the updated ones with the contents that they had. It
+    /// works in the old array's memory where nobody else can see that, else in a copy: drop the
+    /// handles of `updated` before evaluation.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::apply`].
+    pub fn update<F>(
+        &self,
+        inputs: &[&Array],
+        updated: &[&Array],
+        outputs: &[OutputSpec],
+        closure: F,
+    ) -> Result<Vec<Array>, Error>
+    where
+        F: Fn(&[HostInput<'_>], &mut [HostOutput<'_>]) -> Result<(), HostError>
+            + Send
+            + Sync
+            + 'static,
+    {
+        let changes = updated.len();
+        let outputs: Vec<OutputSpec> = updated
+            .iter()
+            .map(|array| OutputSpec::new(array.shape(), array.dtype()))
+            .chain(outputs.iter().cloned())
+            .collect();
+        check_outputs(&self.name, &outputs)?;
         let name = CString::new(self.name.as_str()).map_err(|_| Error::Name {
             name: self.name.clone(),
         })?;
-        let input_handles: Vec<_> = inputs.iter().map(|array| array.as_ptr()).collect();
+        let input_handles: Vec<_> = inputs
+            .iter()
+            .chain(updated)
+            .map(|array| array.as_ptr())
+            .collect();
         let shapes: Vec<i32> = outputs
             .iter()
             .flat_map(|output| output.shape.clone())
@@ -114,7 +157,10 @@ impl HostOp {
             .map(|_| unsafe { mlx_sys::mlx_array_new() })
             .collect();
         let stream = stream::cpu();
-        let boxed: Closure = Box::new(closure);
+        let boxed = Closure {
+            changes,
+            body: Box::new(closure),
+        };
         let context: *mut c_void = Box::into_raw(Box::new(boxed)).cast();
         // SAFETY: every pointer outlives the call and has the stated number of elements; the
         // callee takes `context` over and gives it to `drop_closure` exactly once.
@@ -127,6 +173,7 @@ impl HostOp {
                 ranks.as_ptr(),
                 dtypes.as_ptr(),
                 outputs.len(),
+                changes,
                 context,
                 call_closure,
                 drop_closure,
@@ -205,27 +252,17 @@ unsafe extern "C" fn call_closure(
         // the stated lengths; MLX keeps the operands alive and orders writers around the task.
         unsafe {
             let closure = &*context.cast::<Closure>();
-            let inputs = operands(inputs, input_count)
-                .map(|raw| {
-                    let dtype = dtype_of(raw)?;
-                    Ok(HostInput::new(
-                        raw.data.cast(),
-                        shape_of(raw),
-                        strides_of(raw),
-                        dtype,
-                    ))
-                })
+            let fresh = input_count - closure.changes;
+            let old = operands(inputs.add(fresh), closure.changes);
+            let inputs = operands(inputs, fresh)
+                .map(|raw| input_of(raw))
                 .collect::<Result<Vec<_>, HostError>>()?;
+            let old = old.map(Some).chain(std::iter::repeat(None));
             let mut outputs = operands(outputs, output_count)
-                .map(|raw| {
-                    Ok(HostOutput::new(
-                        raw.data.cast(),
-                        shape_of(raw),
-                        dtype_of(raw)?,
-                    ))
-                })
+                .zip(old)
+                .map(|(raw, old)| output_of(raw, old))
                 .collect::<Result<Vec<_>, HostError>>()?;
-            closure(&inputs, &mut outputs)
+            (closure.body)(&inputs, &mut outputs)
         }
     }));
     let message = match outcome {
@@ -246,6 +283,41 @@ unsafe fn operands<'a>(
 ) -> impl Iterator<Item = &'a ffi::RawTensor> {
     // SAFETY: the caller's promise.
     (0..count).map(move |index| unsafe { &*first.add(index) })
+}
+
+/// # Safety
+///
+/// `raw` came from `primitive.cpp` in the running call, which keeps its elements.
+unsafe fn input_of(raw: &ffi::RawTensor) -> Result<HostInput<'_>, HostError> {
+    let dtype = dtype_of(raw)?;
+    // SAFETY: the caller's promise.
+    Ok(unsafe { HostInput::new(raw.data.cast(), shape_of(raw), strides_of(raw), dtype) })
+}
+
+/// An output that begins as `old`, perhaps in its memory, else as zeros.
+///
+/// # Safety
+///
+/// As for [`input_of`], and nobody else uses the elements of `raw`.
+unsafe fn output_of<'a>(
+    raw: &'a ffi::RawTensor,
+    old: Option<&ffi::RawTensor>,
+) -> Result<HostOutput<'a>, HostError> {
+    let (data, dtype) = (raw.data.cast(), dtype_of(raw)?);
+    // SAFETY: the caller's promise; where the memory is the old array's, its elements are there.
+    unsafe {
+        Ok(match old {
+            None => HostOutput::zeroed(data, shape_of(raw), dtype),
+            Some(old) if old.data == raw.data => HostOutput::filled(data, shape_of(raw), dtype),
+            Some(old) => {
+                let mut output = HostOutput::zeroed(data, shape_of(raw), dtype);
+                output
+                    .as_mut_bytes()
+                    .copy_from_slice(input_of(old)?.as_bytes());
+                output
+            }
+        })
+    }
 }
 
 /// # Safety

@@ -72,13 +72,22 @@ class Closure {
 
 class HostPrimitive : public mx::Primitive {
  public:
-  HostPrimitive(mx::Stream stream, std::string name, std::shared_ptr<const Closure> closure)
-      : Primitive(stream), name_(std::move(name)), closure_(std::move(closure)) {}
+  HostPrimitive(mx::Stream stream, std::string name, size_t updated, std::shared_ptr<const Closure> closure)
+      : Primitive(stream), name_(std::move(name)), updated_(updated), closure_(std::move(closure)) {}
 
   void eval_cpu(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) override {
     auto& encoder = mx::cpu::get_command_encoder(stream());
-    for (auto& output : outputs) {
-      output.set_data(mx::allocator::malloc(output.nbytes()));
+    const size_t first_updated = inputs.size() - updated_;
+    if (updated_ > 0) {
+      release_siblings_inputs(inputs, outputs);
+    }
+    for (size_t i = 0; i < outputs.size(); i++) {
+      auto& output = outputs[i];
+      if (i < updated_ && takes_over(inputs[first_updated + i])) {
+        output.copy_shared_buffer(inputs[first_updated + i]);
+      } else {
+        output.set_data(mx::allocator::malloc(output.nbytes()));
+      }
       encoder.set_output_array(output);
     }
     // MLX keeps the buffers of both alive until the stream has run the task; the copies here keep
@@ -105,6 +114,21 @@ class HostPrimitive : public mx::Primitive {
   }
 
  private:
+  // Each output of a node holds the inputs, so that none could be taken over. They have served once the
+  // node runs, and MLX drops them all after it; a graph that is being traced keeps them.
+  static void release_siblings_inputs(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) {
+    for (auto& output : outputs) {
+      if (&output.inputs() != &inputs && !output.is_tracer()) {
+        output.inputs().clear();
+      }
+    }
+  }
+
+  // Whether nobody else can see the array, so that an output may have its buffer.
+  static bool takes_over(const mx::array& input) {
+    return input.is_donatable() && input.flags().row_contiguous && input.data_size() == input.size();
+  }
+
   static std::vector<mlx_op_tensor> tensors(std::vector<mx::array>& arrays) {
     std::vector<mlx_op_tensor> result;
     result.reserve(arrays.size());
@@ -119,6 +143,8 @@ class HostPrimitive : public mx::Primitive {
   }
 
   std::string name_;
+  // The last inputs that the first outputs begin as the contents of.
+  size_t updated_;
   std::shared_ptr<const Closure> closure_;
 };
 
@@ -127,7 +153,8 @@ class HostPrimitive : public mx::Primitive {
 extern "C" {
 
 // Adds a node. `shapes` holds the outputs' dimensions one after the other, `ranks` how many each
-// has; `results` are empty arrays to be set. Takes ownership of `context` in every case. Returns
+// has; `results` are empty arrays to be set. The first `updated` outputs have the shapes and types of
+// the last `updated` inputs, and their buffers where nobody else holds those. Takes ownership of `context` in every case. Returns
 // null, or a message that the caller frees with free().
 char* mlx_op_host_apply(
     const char* name,
@@ -137,6 +164,7 @@ char* mlx_op_host_apply(
     const size_t* ranks,
     const mlx_dtype* dtypes,
     size_t output_count,
+    size_t updated,
     void* context,
     mlx_op_call call,
     mlx_op_drop drop,
@@ -155,7 +183,7 @@ char* mlx_op_host_apply(
       shapes += ranks[i];
       out_dtypes.push_back(mlx_dtype_to_cpp(dtypes[i]));
     }
-    auto primitive = std::make_shared<HostPrimitive>(mlx_stream_get_(stream), name, std::move(closure));
+    auto primitive = std::make_shared<HostPrimitive>(mlx_stream_get_(stream), name, updated, std::move(closure));
     auto outs = mx::array::make_arrays(std::move(out_shapes), out_dtypes, primitive, ins);
     for (size_t i = 0; i < output_count; i++) {
       mlx_array_set_(results[i], std::move(outs[i]));

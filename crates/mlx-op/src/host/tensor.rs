@@ -116,7 +116,7 @@ impl<'a> HostInput<'a> {
     }
 }
 
-/// An output: shape, dtype and uninitialised row-contiguous elements.
+/// An output: shape, dtype and row-contiguous elements.
 pub struct HostOutput<'a> {
     shape: &'a [i32],
     dtype: Dtype,
@@ -129,13 +129,23 @@ impl<'a> HostOutput<'a> {
     ///
     /// `data` must address `shape`'s elements of `dtype`, row-contiguous, writable and not
     /// otherwise used for `'a`.
-    pub(super) unsafe fn new(data: *mut u8, shape: &'a [i32], dtype: Dtype) -> Self {
-        let len = shape.iter().map(|&size| size as usize).product();
-        if len > 0 {
-            // Fresh memory from MLX's allocator is uninitialised, which a slice may not be.
-            // SAFETY: the caller's promise.
-            unsafe { std::ptr::write_bytes(data, 0, len * item_size(dtype)) };
+    pub(super) unsafe fn zeroed(data: *mut u8, shape: &'a [i32], dtype: Dtype) -> Self {
+        // SAFETY: the caller's promise, and the elements are set before anybody sees them.
+        unsafe {
+            let output = Self::filled(data, shape, dtype);
+            if output.len > 0 {
+                // Fresh memory from MLX's allocator is uninitialised, which a slice may not be.
+                std::ptr::write_bytes(data, 0, output.len * item_size(dtype));
+            }
+            output
         }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::zeroed`], and the elements are initialised.
+    pub(super) unsafe fn filled(data: *mut u8, shape: &'a [i32], dtype: Dtype) -> Self {
+        let len = shape.iter().map(|&size| size as usize).product();
         Self {
             shape,
             dtype,
@@ -154,7 +164,7 @@ impl<'a> HostOutput<'a> {
         self.dtype
     }
 
-    /// The elements in row-major order, zero at first.
+    /// The elements in row-major order: at first zero, or what the updated array held.
     ///
     /// # Errors
     ///
@@ -169,7 +179,7 @@ impl<'a> HostOutput<'a> {
         Ok(unsafe { std::slice::from_raw_parts_mut(self.pointer.cast(), self.len) })
     }
 
-    /// The elements' bytes in row-major order, zero at first.
+    /// The elements' bytes in row-major order, which begin as those of [`Self::as_mut_slice`].
     pub fn as_mut_bytes(&mut self) -> &mut [u8] {
         if self.len == 0 {
             return &mut [];
