@@ -51,8 +51,25 @@ inline ColumnStates<owned_positions<K, PER>(), K, L> load_share(const device uin
   return load_column_states<owned_positions<K, PER>(), K, L, TB * K / 32, LAST_OFFSET>(block, share.first);
 }
 
-// Rows of codes that are read before the first of them is decoded, so that reads do not wait for each other.
-#define ROWS_AHEAD 4
+// Rows of codes that are read at a time: enough that reads do not wait for each other.
+#define ROWS_AHEAD 8
+
+// The first of the rows that are read for those from `row` on: near the last of R rows, they end with it.
+template <int R>
+inline int batch_start(int row) {
+  return R < ROWS_AHEAD ? 0 : min(row, R - ROWS_AHEAD);
+}
+
+// The states in a batch of rows, STEP words apart.
+template <int R, int STEP, int TB, int K, int L, int PER>
+inline void load_batch(const device uint* block, int start, LaneShare share,
+                       thread ColumnStates<owned_positions<K, PER>(), K, L>* states) {
+  const device uint* first = block + size_t(start) * size_t(STEP);
+  UNROLL
+  for (int a = 0; a < ROWS_AHEAD; ++a) {
+    states[a] = load_share<TB, K, L, PER>(first + min(a, R - 1) * STEP, share);
+  }
+}
 
 // Writes a lane's sums for one row of x to the C partial results from `target` on.
 template <int TB, int K, int PER>

@@ -20,41 +20,45 @@ if (BLOCKS_HERE * group >= C / TB) {
 const int split = int(threadgroup_position_in_grid.z) % SPLITS;
 const int first_row = ROWS * (int(threadgroup_position_in_grid.z) / SPLITS);
 const LaneShare share = lane_share<C / TB, TB, K, PER>(group, lane);
-float sums[ROWS][N];
+float sums[ROWS * N];
 UNROLL
-for (int m = 0; m < ROWS; ++m) {
-  UNROLL
-  for (int i = 0; i < N; ++i) {
-    sums[m][i] = 0.0f;
-  }
+for (int i = 0; i < ROWS * N; ++i) {
+  sums[i] = 0.0f;
 }
 
 constexpr int SPLIT_ROWS = (R + SPLITS - 1) / SPLITS;
-const int end = min((split + 1) * SPLIT_ROWS, R);
-for (int start = split * SPLIT_ROWS; start < end; start += ROWS_AHEAD) {
+constexpr int STEP = row_words<LAYOUT>(C / TB, TB * K / 32);
+const device uint* block = codes + block_word<LAYOUT>(0, share.block, R, C / TB, TB * K / 32);
+const int begin = split * SPLIT_ROWS;
+const int end = min(begin + SPLIT_ROWS, R);
+
+// The next batch is read while the last one is decoded.
+ColumnStates<N, K, L> next[ROWS_AHEAD];
+load_batch<R, STEP, TB, K, L, PER>(block, batch_start<R>(begin), share, next);
+for (int batch = begin; batch < end; batch += ROWS_AHEAD) {
   ColumnStates<N, K, L> states[ROWS_AHEAD];
-  float scale[ROWS_AHEAD];
-  float inputs[ROWS_AHEAD][ROWS];
   UNROLL
   for (int a = 0; a < ROWS_AHEAD; ++a) {
-    const int row = min(start + a, end - 1);
-    states[a] = load_share<TB, K, L, PER>(codes + block_word<LAYOUT>(row, share.block, R, C / TB, TB * K / 32), share);
-    scale[a] = float(scales[row]);
-    UNROLL
-    for (int m = 0; m < ROWS; ++m) {
-      const float input = float(x[size_t(first_row + m) * size_t(R) + size_t(row)]);
-      inputs[a][m] = DECODE == DECODE_FACTORED ? input * (scale[a] * code_step()) : input;
-    }
+    states[a] = next[a];
   }
+  load_batch<R, STEP, TB, K, L, PER>(block, batch_start<R>(batch + ROWS_AHEAD), share, next);
   UNROLL
   for (int a = 0; a < ROWS_AHEAD; ++a) {
-    if (start + a < end) {
+    const int row = batch_start<R>(batch) + a;
+    if (row >= batch && row < end) {
+      const float scale = float(scales[row]);
+      float inputs[ROWS];
+      UNROLL
+      for (int m = 0; m < ROWS; ++m) {
+        const float input = float(x[size_t(first_row + m) * size_t(R) + size_t(row)]);
+        inputs[m] = DECODE == DECODE_FACTORED ? input * (scale * code_step()) : input;
+      }
       UNROLL
       for (int i = 0; i < N; ++i) {
-        const float weight = decoded_weight<DECODE>(column_state(states[a], i), scale[a], table, shared_table);
+        const float weight = decoded_weight<DECODE>(column_state(states[a], i), scale, table, shared_table);
         UNROLL
         for (int m = 0; m < ROWS; ++m) {
-          sums[m][i] = fma(weight, inputs[a][m], sums[m][i]);
+          sums[N * m + i] = fma(weight, inputs[m], sums[N * m + i]);
         }
       }
     }
@@ -63,5 +67,5 @@ for (int start = split * SPLIT_ROWS; start < end; start += ROWS_AHEAD) {
 
 UNROLL
 for (int m = 0; m < ROWS; ++m) {
-  store_share<TB, K, PER>(partials + size_t((first_row + m) * SPLITS + split) * size_t(C), share, sums[m]);
+  store_share<TB, K, PER>(partials + size_t((first_row + m) * SPLITS + split) * size_t(C), share, sums + N * m);
 }

@@ -15,6 +15,12 @@ inline size_t block_word(int row, int block, int rows, int blocks, int words) {
   return (size_t(row) * size_t(blocks) + size_t(block)) * size_t(words);
 }
 
+// Words from one row of a block to the next.
+template <int LAYOUT>
+constexpr int row_words(int blocks, int words) {
+  return LAYOUT == 2 ? 2 * words : blocks * words;
+}
+
 // The L bits from bit `offset` of `low` on, the rest of them from `high`. offset is 0 .. 31.
 template <int L>
 inline uint window(uint low, uint high, int offset) {
@@ -36,5 +42,9 @@ inline uint state_at(const device uint* block, int u) {
 
 // 32 bits from bit `offset` of `low` on, the rest of them from `high`. offset is 0 .. 31.
 inline uint aligned_word(uint low, uint high, int offset) {
+#if defined(__CUDACC__)
+  return __funnelshift_r(low, high, uint(offset));
+#else
   return offset == 0 ? low : (low >> uint(offset)) | (high << uint(32 - offset));
+#endif
 }
