@@ -1,9 +1,9 @@
-// What a lane owns where the code runs along the outputs: adjacent stream positions of one block, for which it keeps sums as
-// it walks down the rows.
+// What a lane owns where the code runs along the outputs: adjacent stream positions of one block, for which it keeps
+// sums as it walks down the rows.
 //
-// PER positions each, and 32 lanes a block of 32 PER; or, where PER is 0, the positions whose symbols begin in the lane's word,
-// and as many blocks a simdgroup as fit into 32 words. Every position is some lane's, and a row's words are read side by side.
-// Which lane owns a position changes no bit of its sum.
+// PER positions each, and 32 lanes a block of 32 PER; or, where PER is 0, the positions whose symbols begin in the
+// lane's word, and as many blocks a simdgroup as fit into 32 words. Every position is some lane's, and a row's words
+// are read side by side. Which lane owns a position changes no bit of its sum.
 
 // The most positions of a lane.
 template <int K, int PER>
@@ -43,8 +43,8 @@ inline LaneShare lane_share(int group, int lane) {
   return share;
 }
 
-// The states of a lane's positions in one row: those of share.count columns from the highest index down. The words that do not
-// begin in the lane's own are its neighbours' and come from the cache.
+// The states of a lane's positions in one row: those of share.count columns from the highest index down. The words that
+// do not begin in the lane's own are its neighbours' and come from the cache.
 template <int TB, int K, int L, int PER>
 inline ColumnStates<owned_positions<K, PER>(), K, L> load_share(const device uint* block, LaneShare share) {
   constexpr int LAST_OFFSET = PER != 0 ? last_offset(PER * K) : 32 % K == 0 ? 0 : K - 1;

@@ -1,10 +1,10 @@
-// partials[m, z, c] = sum over split z of w(r, c) x[m, r], for 1 to 4 rows of x, the code running along the outputs. Where DECODE is
-// DECODE_FACTORED, the sum of y(r, c) (x[m, r] (scales[r] step)).
+// partials[m, z, c] = sum over split z of w(r, c) x[m, r], for 1 to 4 rows of x, the code running along the outputs.
+// Where DECODE is DECODE_FACTORED, the sum of y(r, c) (x[m, r] (scales[r] step)).
 //
-// Template: T (x), S (scales), R rows and C columns of codes, TB weights a block, K bits a weight, L state bits, SGS simdgroups a
-// threadgroup, SPLITS ranges of rows of codes, DECODE, ROWS rows of x for which a weight is decoded once, LAYOUT 0 or 2, PER
-// positions a lane (TB = 32 PER) or 0 (K TB / 32 at most 32). Grid (32 SGS, ceil(G / SGS), SPLITS rows of x / ROWS) with G
-// simdgroups for a row of codes, threadgroup (32 SGS, 1, 1). positions.h says who does what.
+// Template: T (x), S (scales), R rows and C columns of codes, TB weights a block, K bits a weight, L state bits, SGS
+// simdgroups a threadgroup, SPLITS ranges of rows of codes, DECODE, ROWS rows of x for which a weight is decoded once,
+// LAYOUT 0 or 2, PER positions a lane (TB = 32 PER) or 0 (K TB / 32 at most 32). Grid (32 SGS, ceil(G / SGS), SPLITS
+// rows of x / ROWS) with G simdgroups for a row of codes, threadgroup (32 SGS, 1, 1). positions.h says who does what.
 //
 // Rows are added in order, so neither ROWS nor LAYOUT nor PER changes a bit of a result.
 threadgroup typename TableEntry<DECODE>::type shared_table[table_entries<DECODE, L>()];
