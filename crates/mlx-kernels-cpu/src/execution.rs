@@ -41,7 +41,9 @@ impl Execution {
     }
 }
 
-/// The number of threads that the system would run at once.
+/// The number of threads that the system would run at once. Asked for once: the answer takes the
+/// system longer than a small product.
 pub(crate) fn cores() -> NonZeroUsize {
-    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+    static CORES: OnceLock<NonZeroUsize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
 }

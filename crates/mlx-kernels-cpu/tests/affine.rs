@@ -332,3 +332,57 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn products_taken_together_are_those_taken_alone_or_none() {
+    use mlx_kernels_cpu::affine::{Product, matmuls};
+    let problems = [
+        (3, 33, 64, 4),
+        (1, 300, 128, 3),
+        (0, 5, 64, 8),
+        (7, 576, 576, 4),
+    ]
+    .map(|(rows, n, k, bits)| Problem::new(rows, n, k, bits, 32).expect("a valid problem"));
+    let mut random = Random::new(11);
+    let weights = problems.map(|problem| Weight::random(&problem, FloatType::F32, &mut random));
+    let xs = problems.map(|problem| -> Vec<f32> {
+        (0..problem.rows() * problem.k())
+            .map(|_| random.unit())
+            .collect()
+    });
+    let mut ys = problems.map(|problem| vec![f32::NAN; problem.rows() * problem.n()]);
+    let run = |ys: &mut [Vec<f32>; 4], short: usize| {
+        let mut products: Vec<Product<'_>> = ys
+            .iter_mut()
+            .enumerate()
+            .map(|(i, y)| Product {
+                problem: problems[i],
+                x: xs[i][..].into(),
+                w: &weights[i].words,
+                scales: weights[i].scales.borrow(),
+                biases: weights[i].biases.borrow(),
+                y: (&mut y[..problems[i].rows() * problems[i].n() - short * (i / 3)]).into(),
+            })
+            .collect();
+        matmuls(&mut products)
+    };
+    assert!(matches!(
+        run(&mut ys, 1),
+        Err(Error::Length { argument: "y", .. })
+    ));
+    assert!(
+        ys.iter().flatten().all(|y| y.is_nan()),
+        "written before all was checked"
+    );
+    run(&mut ys, 0).expect("arrays that fit");
+    for i in 0..4 {
+        let alone = product(
+            Execution::default(),
+            &problems[i],
+            xs[i][..].into(),
+            &weights[i],
+        );
+        assert_eq!(bits(&ys[i]), bits(&alone));
+    }
+    assert_eq!(matmuls(&mut []), Ok(()));
+}

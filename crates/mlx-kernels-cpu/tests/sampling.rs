@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Elements, Random};
-use mlx_kernels_cpu::sampling::{apply_token_bitmask, normalized_argmax};
+use mlx_kernels_cpu::sampling::{apply_token_bitmask, greedy_token, normalized_argmax};
 use mlx_kernels_cpu::{Error, FloatType, Floats};
 
 const TYPES: [FloatType; 3] = [FloatType::F32, FloatType::F16, FloatType::Bf16];
@@ -208,4 +208,51 @@ fn mask_arguments_are_checked() {
             width: 0
         })
     );
+}
+
+#[test]
+fn greedy_tokens_are_those_under_the_float64_sum() {
+    for float_type in TYPES {
+        for vocabulary in [1, 17, 1025, 49_152] {
+            let mut random = Random::new(vocabulary as u64);
+            let values: Vec<f32> = (0..2 * vocabulary).map(|_| random.unit() * 8.0).collect();
+            let logits = Elements::rounded(float_type, &values);
+            let sums: Vec<f32> = logits
+                .wide()
+                .chunks(vocabulary)
+                .map(|row| row.iter().map(|&x| f64::from(x).exp()).sum::<f64>().ln() as f32)
+                .collect();
+            let expected = argmax(&logits, &Elements::rounded(float_type, &sums), 2);
+            let mut ids = [u32::MAX; 2];
+            greedy_token(logits.borrow(), &mut ids).expect("arrays that fit");
+            assert_eq!(ids[..], expected, "{float_type}, {vocabulary}");
+        }
+    }
+}
+
+#[test]
+fn greedy_tokens_of_rows_without_a_finite_sum_are_0() {
+    for value in [f32::NAN, f32::INFINITY] {
+        let mut ids = [7; 2];
+        let logits = [1.0, value, 0.0, 1.0];
+        greedy_token((&logits[..]).into(), &mut ids).expect("arrays that fit");
+        assert_eq!(ids, [0, 1]);
+    }
+}
+
+#[test]
+fn greedy_tokens_of_odd_rows_are_refused() {
+    let mut ids = [7; 2];
+    let refused = |logits: &[f32], ids: &mut [u32]| greedy_token(logits.into(), ids);
+    assert_eq!(
+        refused(&[], &mut ids),
+        Err(Error::Empty { argument: "logits" })
+    );
+    assert!(matches!(
+        refused(&[1.0; 5], &mut ids),
+        Err(Error::Rows { .. })
+    ));
+    assert!(refused(&[1.0], &mut []).is_err());
+    assert_eq!(refused(&[], &mut []), Ok(()));
+    assert_eq!(ids, [7; 2]);
 }

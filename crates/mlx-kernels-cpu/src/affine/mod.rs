@@ -22,7 +22,8 @@ mod tiled;
 
 pub use problem::Problem;
 
-use crate::{Error, Execution, Floats, FloatsMut, threads};
+use crate::float::SharedFloats;
+use crate::{Error, Execution, Floats, FloatsMut, Level, threads};
 use activations::Activations;
 use output::Columns;
 use plan::{Path, Plan};
@@ -78,40 +79,115 @@ pub fn matmul_with(
     w: &[u32],
     scales: Floats<'_>,
     biases: Floats<'_>,
-    mut y: FloatsMut<'_>,
+    y: FloatsMut<'_>,
 ) -> Result<(), Error> {
-    execution.check()?;
-    problem.check_weight(w, scales, biases)?;
-    problem.check_rows(x, &y)?;
-    if problem.rows() == 0 {
-        return Ok(());
-    }
-    let plan = Plan::new(problem);
-    let weight = Weight {
+    let product = Product {
         problem: *problem,
-        words: w,
+        x,
+        w,
         scales,
         biases,
+        y,
     };
-    let x = Activations::new(x, problem.rows(), problem.k());
-    let (y, level) = (y.shared(), execution.level);
-    threads::share(
-        plan.strips(problem.n()),
-        execution.threads,
-        plan.effort,
-        &|index| {
-            let outputs = plan.strip(index, problem.n());
-            // SAFETY: `y` has been checked and stays borrowed, and strips have no output in common.
-            let y = unsafe {
-                Columns::new(y, problem.rows(), problem.n(), outputs.start, outputs.len())
-            };
-            weight.with_strip(outputs.start, outputs.len(), |strip| match plan.path {
-                Path::Fused => fused::multiply(level, strip, &x, &y),
+    matmuls_with(execution, &mut [product])
+}
+
+/// One of several products that threads share out together.
+#[derive(Debug)]
+pub struct Product<'a> {
+    /// Extents and format.
+    pub problem: Problem,
+    /// `[rows, k]` activations.
+    pub x: Floats<'a>,
+    /// `[n, k * bits / 32]` packed codes.
+    pub w: &'a [u32],
+    /// `[n, k / group_size]`.
+    pub scales: Floats<'a>,
+    /// As `scales`.
+    pub biases: Floats<'a>,
+    /// `[rows, n]`: the result.
+    pub y: FloatsMut<'a>,
+}
+
+/// [`matmul`] for several products that do not depend on each other: threads meet once and not
+/// once a product. Results are those of the products alone.
+///
+/// # Errors
+///
+/// As [`matmul`]; no `y` is touched then.
+pub fn matmuls(products: &mut [Product<'_>]) -> Result<(), Error> {
+    matmuls_with(Execution::default(), products)
+}
+
+fn matmuls_with(execution: Execution, products: &mut [Product<'_>]) -> Result<(), Error> {
+    execution.check()?;
+    for product in products.iter() {
+        let problem = &product.problem;
+        problem.check_weight(product.w, product.scales, product.biases)?;
+        problem.check_rows(product.x, &product.y)?;
+    }
+    let level = execution.level;
+    let tasks: Vec<Task<'_>> = products
+        .iter_mut()
+        .filter(|product| product.problem.rows() > 0)
+        .map(Task::new)
+        .collect();
+    let effort = tasks
+        .iter()
+        .fold(0, |sum: usize, task| sum.saturating_add(task.plan.effort));
+    let parts = tasks.iter().map(Task::strips).sum();
+    threads::share(parts, execution.threads, effort, &|part| {
+        let mut strip = part;
+        for task in &tasks {
+            if strip < task.strips() {
+                return task.run(strip, level);
+            }
+            strip -= task.strips();
+        }
+    });
+    Ok(())
+}
+
+/// A checked product of at least one row, and how it is cut up.
+struct Task<'a> {
+    plan: Plan,
+    weight: Weight<'a>,
+    x: Activations,
+    y: SharedFloats,
+}
+
+impl<'a> Task<'a> {
+    fn new(product: &'a mut Product<'_>) -> Self {
+        let problem = product.problem;
+        Self {
+            plan: Plan::new(&problem),
+            weight: Weight {
+                problem,
+                words: product.w,
+                scales: product.scales,
+                biases: product.biases,
+            },
+            x: Activations::new(product.x, problem.rows(), problem.k()),
+            y: product.y.shared(),
+        }
+    }
+
+    fn strips(&self) -> usize {
+        self.plan.strips(self.weight.problem.n())
+    }
+
+    /// Computes strip `index`.
+    fn run(&self, index: usize, level: Level) {
+        let (rows, n) = (self.weight.problem.rows(), self.weight.problem.n());
+        let outputs = self.plan.strip(index, n);
+        // SAFETY: `y` has been checked and stays borrowed, and strips have no output in common.
+        let y = unsafe { Columns::new(self.y, rows, n, outputs.start, outputs.len()) };
+        self.weight
+            .with_strip(outputs.start, outputs.len(), |strip| match self.plan.path {
+                Path::Fused => fused::multiply(level, strip, &self.x, &y),
                 Path::Tiled { rows_at_once } => tiled::with_workspace(|workspace| {
-                    tiled::multiply(level, strip, &x, rows_at_once, workspace, &y);
+                    tiled::multiply(level, strip, &self.x, rows_at_once, workspace, &y);
                 }),
             });
-        },
-    );
-    Ok(())
+    }
 }

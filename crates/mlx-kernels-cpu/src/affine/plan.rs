@@ -11,6 +11,9 @@ const STRIP_BYTES: usize = 48 << 10;
 /// Outputs in a strip, at least and at most.
 const FUSED_OUTPUTS: (usize, usize) = (4, fused::MOST_OUTPUTS);
 
+/// Strips that even a small weight is cut into.
+const FEWEST_STRIPS: usize = 8;
+
 /// Outputs in a strip where many rows share what is decoded.
 const TILED_OUTPUTS: usize = 32;
 
@@ -51,7 +54,11 @@ impl Plan {
         let (path, outputs) = if rows <= fused::MOST_ROWS {
             let (least, most) = FUSED_OUTPUTS;
             let fit = STRIP_BYTES / (4 * problem.words_per_row());
-            (Path::Fused, (fit / least * least).clamp(least, most))
+            let fit = (fit / least * least).clamp(least, most);
+            // Strips of equal size, and enough of them that threads finish together.
+            let strips = problem.n().div_ceil(fit).max(FEWEST_STRIPS);
+            let outputs = problem.n().div_ceil(strips).next_multiple_of(least);
+            (Path::Fused, outputs)
         } else {
             // Passes of equal size, none of them nearly empty.
             let rows_at_once = rows.div_ceil(rows.div_ceil(ROWS_AT_ONCE));
@@ -89,8 +96,9 @@ mod tests {
             (1, 17_408, 5120, 4, Path::Fused, 16),
             (4, 17_408, 5120, 4, Path::Fused, 16),
             (1, 5120, 17_408, 4, Path::Fused, 4),
-            (1, 1536, 576, 4, Path::Fused, 168),
-            (1, 1, 32, 2, Path::Fused, 256),
+            (1, 1536, 576, 4, Path::Fused, 156),
+            (1, 576, 576, 4, Path::Fused, 72),
+            (1, 1, 32, 2, Path::Fused, 4),
             (6, 17_408, 5120, 4, Path::Fused, 16),
             (7, 17_408, 5120, 4, tiled(7), 32),
             (64, 17_408, 5120, 4, tiled(64), 32),

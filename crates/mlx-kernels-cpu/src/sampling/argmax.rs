@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::normalizer::logsumexp;
 use super::{BLOCK, BLOCKS_PER_PART, EFFORT};
 use crate::error::{check_length, check_type, whole_rows};
 use crate::{Error, Execution, Floats, threads};
@@ -34,8 +35,36 @@ pub fn normalized_argmax(
         "logits",
         logits.float_type(),
     )?;
+    let Some(vocabulary) = check(logits, rows)? else {
+        return Ok(());
+    };
+    let mut sums = vec![0.0; rows];
+    logsumexp.widen_into(0, &mut sums);
+    pick(logits, vocabulary, &sums, ids);
+    Ok(())
+}
+
+/// [`normalized_argmax`] by the logits alone: their `logsumexp` is summed in `f32`, with exponentials
+/// to about 1 part in 10^7, and rounded to the logits' type.
+///
+/// # Errors
+///
+/// [`Error::Empty`], [`Error::Rows`] and [`Error::Length`] as there.
+pub fn greedy_token(logits: Floats<'_>, ids: &mut [u32]) -> Result<(), Error> {
+    let Some(vocabulary) = check(logits, ids.len())? else {
+        return Ok(());
+    };
+    let mut sums = logsumexp(logits, ids.len(), vocabulary);
+    logits.float_type().round(&mut sums);
+    pick(logits, vocabulary, &sums, ids);
+    Ok(())
+}
+
+/// The logits in each of `rows` rows; `None` of no rows.
+fn check(logits: Floats<'_>, rows: usize) -> Result<Option<usize>, Error> {
     if rows == 0 {
-        return check_length("logits", logits.len(), 0);
+        check_length("logits", logits.len(), 0)?;
+        return Ok(None);
     }
     let vocabulary = logits.len() / rows;
     if vocabulary == 0 {
@@ -50,9 +79,12 @@ pub fn normalized_argmax(
             columns: vocabulary,
         });
     }
+    Ok(Some(vocabulary))
+}
 
-    let mut sums = vec![0.0; rows];
-    logsumexp.widen_into(0, &mut sums);
+/// Writes the first best id of each row under its `logsumexp`.
+fn pick(logits: Floats<'_>, vocabulary: usize, sums: &[f32], ids: &mut [u32]) {
+    let rows = ids.len();
     let best: Vec<AtomicU64> = (0..rows).map(|_| AtomicU64::new(0)).collect();
     let part_size = BLOCK * BLOCKS_PER_PART;
     let parts_per_row = vocabulary.div_ceil(part_size);
@@ -71,7 +103,6 @@ pub fn normalized_argmax(
     for (id, best) in ids.iter_mut().zip(best) {
         *id = !(best.into_inner() as u32);
     }
-    Ok(())
 }
 
 /// The best candidate of some ids of the row that begins at `start`.

@@ -2,8 +2,9 @@
 
 mod argmax;
 mod bitmask;
+mod normalizer;
 
-pub use argmax::normalized_argmax;
+pub use argmax::{greedy_token, normalized_argmax};
 pub use bitmask::apply_token_bitmask;
 
 /// Logits that are widened and looked at together.

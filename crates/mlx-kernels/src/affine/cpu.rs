@@ -1,6 +1,6 @@
 //! The product on the CPU: a host operation over the SIMD code.
 
-use mlx_kernels_cpu::affine::{self, Problem as CpuProblem};
+use mlx_kernels_cpu::affine::{self, Problem as CpuProblem, Product};
 use mlx_op::{HostError, HostOp, OutputSpec};
 use mlx_rs::Array;
 
@@ -35,18 +35,22 @@ pub(super) fn matmuls(products: &[(Problem, Operands)]) -> Result<Vec<Array>, Er
         .collect();
     let results = HostOp::new(OP).apply(&inputs, &outputs, move |inputs, outputs| {
         let operands = inputs.as_chunks::<4>().0;
-        for ((problem, [x, w, scales, biases]), y) in problems.iter().zip(operands).zip(outputs) {
-            affine::matmul(
-                problem,
-                floats(x)?,
-                w.as_slice()?,
-                floats(scales)?,
-                floats(biases)?,
-                floats_mut(y)?,
-            )
-            .map_err(HostError::failed)?;
-        }
-        Ok(())
+        let mut products = problems
+            .iter()
+            .zip(operands)
+            .zip(outputs)
+            .map(|((problem, [x, w, scales, biases]), y)| {
+                Ok(Product {
+                    problem: *problem,
+                    x: floats(x)?,
+                    w: w.as_slice()?,
+                    scales: floats(scales)?,
+                    biases: floats(biases)?,
+                    y: floats_mut(y)?,
+                })
+            })
+            .collect::<Result<Vec<_>, HostError>>()?;
+        affine::matmuls(&mut products).map_err(HostError::failed)
     })?;
     Ok(results)
 }

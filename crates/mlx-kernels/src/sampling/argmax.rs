@@ -53,14 +53,11 @@ fn leading(logits: &Array) -> &[i32] {
 }
 
 fn host(logits: &Array) -> Result<Array, Error> {
-    let normalizer = logits.logsumexp_axis(-1, false)?;
     let output = OutputSpec::new(leading(logits), Dtype::Uint32);
-    let inputs = [logits, &normalizer];
     let mut results =
-        HostOp::new("normalized_argmax").apply(&inputs, &[output], |inputs, outputs| {
+        HostOp::new("normalized_argmax").apply(&[logits], &[output], |inputs, outputs| {
             let tokens = outputs[0].as_mut_slice::<u32>()?;
-            let (logits, normalizer) = (floats(&inputs[0])?, floats(&inputs[1])?);
-            mlx_kernels_cpu::sampling::normalized_argmax(logits, normalizer, tokens)
+            mlx_kernels_cpu::sampling::greedy_token(floats(&inputs[0])?, tokens)
                 .map_err(HostError::failed)
         })?;
     Ok(results.remove(0))
