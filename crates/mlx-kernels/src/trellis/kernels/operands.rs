@@ -8,9 +8,8 @@ use mlx_op::TemplateArg;
 use mlx_rs::{Array, Dtype, ops};
 use trellis_codec::{Axis, Layout, codebook};
 
-use super::super::{Selection, TrellisWeight};
+use super::super::{Selection, TrellisWeight, check};
 use crate::Error;
-use crate::host::is_supported;
 use crate::kernels::template;
 
 /// Lanes of a simdgroup.
@@ -80,24 +79,8 @@ pub(super) fn matrix(
     weight: &TrellisWeight,
     rows: RangeInclusive<i32>,
 ) -> Result<Array, Error> {
-    if !is_supported(x.dtype()) {
-        return Err(Error::Dtype {
-            op,
-            argument: "x",
-            found: x.dtype(),
-            expected: "float32, float16 or bfloat16".into(),
-        });
-    }
-    let inputs = weight.inputs();
-    if x.ndim() == 0 || x.dim(-1) != inputs {
-        return Err(Error::Shape {
-            op,
-            argument: "x",
-            found: x.shape().to_vec(),
-            expected: format!("a last dimension of {inputs}, the weight's input features"),
-        });
-    }
-    let found = x.shape()[..x.ndim() - 1].iter().product::<i32>();
+    check(op, x, weight)?;
+    let found = super::super::rows(x);
     if !rows.contains(&found) {
         return Err(Error::Value {
             op,
@@ -106,7 +89,7 @@ pub(super) fn matrix(
             expected: range(&rows),
         });
     }
-    Ok(x.reshape(&[found, inputs])?)
+    Ok(x.reshape(&[found, weight.inputs()])?)
 }
 
 fn range(rows: &RangeInclusive<i32>) -> String {
