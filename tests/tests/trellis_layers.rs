@@ -262,6 +262,8 @@ fn gate_plans_follow_rows_widths_and_policy() {
         with_options(verify, || {
             assert_eq!(plan(&gate, &gate, 4), GatePlan::Factored);
             assert_eq!(plan(&gate, &wide, 1), GatePlan::Factored);
+            assert_eq!(plan(&gate, &gate, 5), GatePlan::Matrix);
+            assert_eq!(plan(&gate, &wide, 8), GatePlan::Matrix);
             assert_eq!(plan(&gate, &gate, 9), GatePlan::Separate);
             let down = along_outputs(3, Layout::BlockPairs, [512, 9]);
             let plan = |rows| trellis::down_plan(&Context::current(), &down.weight, rows, Bfloat16);

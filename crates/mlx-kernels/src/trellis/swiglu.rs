@@ -6,7 +6,7 @@ use mlx_rs::{Array, Dtype, ops};
 use trellis_codec::{Axis, Layout};
 
 use super::kernels::{self, MixedOptions};
-use super::plan::{Choices, LANE_ROWS, lanes_are_eligible};
+use super::plan::{Choices, LANE_ROWS, MATRIX_ROWS, lanes_are_eligible};
 use super::tables::Choice;
 use super::{MlpPolicy, OP, Selection, TrellisWeight, check, result_shape, rows};
 use crate::{Backend, Context, Error};
@@ -32,6 +32,8 @@ pub enum GatePlan {
     InFours,
     /// Integer codes on ordinary lanes.
     Factored,
+    /// Integer codes on the matrix unit.
+    Matrix,
 }
 
 impl fmt::Display for GatePlan {
@@ -44,6 +46,7 @@ impl fmt::Display for GatePlan {
             Self::Mixed { .. } => "trellis gate/up mixed",
             Self::InFours => "trellis gate/up by 4 rows",
             Self::Factored => "trellis gate/up factored",
+            Self::Matrix => "trellis gate/up matrix unit",
         })
     }
 }
@@ -73,6 +76,9 @@ pub fn gate_plan(
     let verify = options.mlp_policy == MlpPolicy::VerifyWidth && !options.batch_invariant;
     if verify && rows <= LANE_ROWS {
         return GatePlan::Factored;
+    }
+    if verify && rows <= MATRIX_ROWS && kernels::gateup_mma_is_eligible(geometry) {
+        return GatePlan::Matrix;
     }
     if rows > LANE_ROWS {
         return if options.batch_invariant {
@@ -150,6 +156,7 @@ fn swiglu_by(
         GatePlan::Factored if !equal => kernels::gateup_mixed_factored(x, gate, up),
         GatePlan::Factored if rows(x) == 1 => kernels::gateup_factored_row(x, gate, up),
         GatePlan::Factored => kernels::gateup_factored_rows(x, gate, up),
+        GatePlan::Matrix => kernels::gateup_mma(x, gate, up),
     }
 }
 

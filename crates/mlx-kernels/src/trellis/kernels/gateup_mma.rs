@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use mlx_op::{Launch, OutputSpec};
 use mlx_rs::{Array, ops};
+use trellis_codec::{Axis, Geometry};
 
 use super::super::{TrellisWeight, result_shape};
 use super::operands::{
@@ -60,6 +61,15 @@ pub fn gateup_mma_wide(
     launch(op, x, [gate, up], 0..=i32::MAX, blocks)
 }
 
+/// Whether the matrix unit takes gate and up of this geometry, but for their widths: coded along the inputs,
+/// with whole matrices of 8 outputs and whole steps of 256 inputs.
+pub fn gateup_mma_is_eligible(geometry: &Geometry) -> bool {
+    geometry.axis() == Axis::Input
+        && geometry.format().block().is_multiple_of(32)
+        && geometry.rows().is_multiple_of(BLOCK as usize)
+        && geometry.cols().is_multiple_of(STEP as usize)
+}
+
 fn launch(
     op: &'static str,
     x: &Array,
@@ -69,7 +79,7 @@ fn launch(
 ) -> Result<Array, Error> {
     let pair = Pair::new(op, gate, up, Widths::Any)?;
     let (outputs, inputs) = extents(gate);
-    if outputs % BLOCK != 0 || inputs % STEP != 0 {
+    if !gateup_mma_is_eligible(gate.geometry()) {
         let expected = "a multiple of 8 rows of a multiple of 256 columns";
         return Err(unsupported_geometry(op, gate, expected));
     }

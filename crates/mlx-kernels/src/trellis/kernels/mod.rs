@@ -30,7 +30,7 @@ pub use factored_down::{
 };
 pub use factored_gateup::{gateup_factored_row, gateup_factored_rows, gateup_mixed_factored};
 pub use gateup::{MixedOptions, Tail, gateup, gateup_mixed, gateup_shared, gateup_table};
-pub use gateup_mma::{gateup_mma, gateup_mma_wide};
+pub use gateup_mma::{gateup_mma, gateup_mma_is_eligible, gateup_mma_wide};
 pub use passes::{Pass, PassCosts, pass_costs, pass_plan};
 pub use prefill::{
     SplitPartition, prefill_splitk, prefill_splitk_is_eligible, prefill_tiled,
