@@ -361,10 +361,10 @@ fn unfitting_mlps_are_refused() {
 }
 
 #[test]
-fn products_are_within_bounds_of_float64_at_every_row_count() {
+fn products_are_within_bounds_of_float64() {
     let coded = along_outputs(5, Layout::Rows, [256, 40]);
     on_kernels(|backend| {
-        for rows in [1, 4, 6] {
+        for rows in [1, 2, 4] {
             let x = activations(rows, 40, Dtype::Float16);
             let y = trellis::matmul(&x, &coded.weight).unwrap();
             let context = format!("{backend}, {rows} rows");
