@@ -41,11 +41,12 @@ fn rounds_weights(backend: Backend, weight: &TrellisWeight, x: &Array) -> bool {
 }
 
 /// Whether the plan for x is a stock float32 product on CUDA, which MLX computes with factors of 11 bits
-/// (TF32).
+/// (TF32). The simulator's stock products run on MLX's own device too.
 fn has_short_factors(backend: Backend, weight: &TrellisWeight, x: &Array) -> bool {
     let rows = x.size() as i32 / weight.inputs();
     let plan = planned(backend, weight, rows, x.dtype());
-    backend == Backend::Cuda && x.dtype() == Dtype::Float32 && plan == Plan::Expand
+    let is_wide = x.dtype() == Dtype::Float32 || backend == Backend::Sim;
+    Backend::Cuda.is_available() && is_wide && plan == Plan::Expand
 }
 
 fn planned(backend: Backend, weight: &TrellisWeight, rows: i32, dtype: Dtype) -> Plan {

@@ -192,6 +192,12 @@ fn by_dense(x: &Array, coded: &Coded) -> Array {
 fn fused_separate_and_dense_mlps_agree() {
     for (gate_bits, up_bits) in [(3, 3), (2, 4)] {
         let parts = mlp(gate_bits, up_bits);
+        // Float32 products of the stock kind have factors of 11 bits on CUDA (TF32).
+        let bound = if Backend::Cuda.is_available() {
+            4e-3
+        } else {
+            2e-5
+        };
         on_kernels(|backend| {
             for rows in [1, 3, 5] {
                 // Small enough that silu is not saturated.
@@ -201,7 +207,7 @@ fn fused_separate_and_dense_mlps_agree() {
                 let context = format!("{backend}, {gate_bits} and {up_bits} bits, {rows} rows");
                 let y = built(&parts).forward(&x).unwrap();
                 let expected = dense_mlp(&x, &parts);
-                assert_near(&y, &expected, 2e-5, &context);
+                assert_near(&y, &expected, bound, &context);
                 let [gate, up, down] = &parts;
                 let gated = trellis::matmul(&x, &gate.weight).unwrap();
                 let silu = gated.multiply(ops::sigmoid(&gated).unwrap()).unwrap();
@@ -209,7 +215,7 @@ fn fused_separate_and_dense_mlps_agree() {
                     .multiply(trellis::matmul(&x, &up.weight).unwrap())
                     .unwrap();
                 let separate = trellis::matmul(&gated, &down.weight).unwrap();
-                assert_near(&y, &separate, 2e-5, &context);
+                assert_near(&y, &separate, bound, &context);
             }
         });
     }
