@@ -4,14 +4,14 @@
 mod common;
 
 use common::trellis::{
-    Coded, activations, assert_golden, assert_product, assert_same, by_rows, geometry,
+    Coded, activations, assert_golden, assert_product, assert_same, by_rows, check_views, geometry,
     golden_weight, on_kernels,
 };
 use common::{FLOATS, Random, floats, values};
 use integration_tests::golden;
 use mlx_kernels::trellis::{Selection, TrellisWeight, kernels};
-use mlx_rs::ops::indexing::{IndexOp, IntoStrideBy};
-use mlx_rs::{Array, Dtype, ops};
+use mlx_rs::ops::indexing::IndexOp;
+use mlx_rs::{Array, Dtype};
 use trellis_codec::{Axis, Contract, Format, Geometry, Layout};
 
 fn coded(bits: u32, block: usize, shape: [usize; 2]) -> Coded {
@@ -151,33 +151,8 @@ fn golden_products_are_within_tolerance() {
 #[test]
 fn leading_dimensions_stay_and_strides_and_offsets_do_not_matter() {
     let coded = coded(4, 256, [5, 256]);
-    let numbers = Random::new(5).floats(3 * 257);
-    for dtype in FLOATS {
-        // Rows that start one element further in each time, so at every alignment.
-        let wide = floats(&numbers, &[3, 257], dtype);
-        let rows = [
-            wide.index((0, 1..)),
-            wide.index((1, ..256)),
-            wide.index((2, 1..)),
-        ];
-        let plain = ops::stack(&rows, 0).unwrap();
-        let doubled = ops::repeat_axis::<f32>(plain.clone(), 2, 0).unwrap();
-        on_kernels(|backend| {
-            let y = shared(&plain, &coded.weight, 13);
-            let strided = doubled.index((..).stride_by(2));
-            assert_same(&shared(&strided, &coded.weight, 13), &y, "strided");
-            for (row, x) in rows.iter().enumerate() {
-                let found = reduce(x, &coded.weight, 13);
-                assert_same(&found, &y.index(row as i32), &format!("{backend} {row}"));
-            }
-            let deep = plain.reshape(&[3, 1, 1, 256]).unwrap();
-            let y = reduce(&deep, &coded.weight, 13);
-            assert_eq!(y.shape(), [3, 1, 1, 5]);
-            let none = plain.reshape(&[1, 3, 256]).unwrap().index((.., ..0, ..));
-            let y = reduce(&none, &coded.weight, 13);
-            assert_eq!((y.shape(), y.dtype()), (&[1, 0, 5][..], dtype));
-        });
-    }
+    check_views(&coded, |x| reduce(x, &coded.weight, 13));
+    check_views(&coded, |x| shared(x, &coded.weight, 13));
 }
 
 #[test]

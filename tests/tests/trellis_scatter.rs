@@ -4,15 +4,15 @@
 mod common;
 
 use common::trellis::{
-    Coded, activations, assert_golden, assert_product, assert_same, by_rows, geometry,
+    Coded, activations, assert_golden, assert_product, assert_same, by_rows, check_views, geometry,
     golden_weight, on_kernels,
 };
 use common::{FLOATS, Random, floats, values};
 use integration_tests::golden;
 use mlx_kernels::trellis::kernels::{self, ScatterOptions};
 use mlx_kernels::trellis::{Selection, TrellisWeight};
-use mlx_rs::ops::indexing::{IndexOp, IntoStrideBy};
-use mlx_rs::{Array, Dtype, ops};
+use mlx_rs::ops::indexing::IndexOp;
+use mlx_rs::{Array, Dtype};
 use trellis_codec::{Axis, Contract, Format, Geometry, Layout};
 
 fn coded(bits: u32, block: usize, shape: [usize; 2]) -> Coded {
@@ -201,32 +201,7 @@ fn golden_products_are_within_tolerance() {
 #[test]
 fn leading_dimensions_stay_and_strides_and_offsets_do_not_matter() {
     let coded = coded(4, 256, [129, 256]);
-    let numbers = Random::new(5).floats(3 * 130);
-    for dtype in FLOATS {
-        let wide = floats(&numbers, &[3, 130], dtype);
-        let rows = [
-            wide.index((0, 1..)),
-            wide.index((1, ..129)),
-            wide.index((2, 1..)),
-        ];
-        let plain = ops::stack(&rows, 0).unwrap();
-        let doubled = ops::repeat_axis::<f32>(plain.clone(), 2, 0).unwrap();
-        on_kernels(|backend| {
-            let y = scatter(&plain, &coded.weight, 13);
-            let strided = doubled.index((..).stride_by(2));
-            assert_same(&scatter(&strided, &coded.weight, 13), &y, "strided");
-            for (row, x) in rows.iter().enumerate() {
-                let found = scatter(x, &coded.weight, 13);
-                assert_same(&found, &y.index(row as i32), &format!("{backend} {row}"));
-            }
-            let deep = plain.reshape(&[3, 1, 1, 129]).unwrap();
-            let y = scatter(&deep, &coded.weight, 13);
-            assert_eq!(y.shape(), [3, 1, 1, 256]);
-            let none = plain.reshape(&[1, 3, 129]).unwrap().index((.., ..0, ..));
-            let y = scatter(&none, &coded.weight, 13);
-            assert_eq!((y.shape(), y.dtype()), (&[1, 0, 256][..], dtype));
-        });
-    }
+    check_views(&coded, |x| scatter(x, &coded.weight, 13));
 }
 
 #[test]

@@ -6,11 +6,11 @@ use half::f16;
 use integration_tests::golden::Case;
 use mlx_kernels::trellis::TrellisWeight;
 use mlx_kernels::{Backend, Context, with_context};
-use mlx_rs::ops::indexing::IndexOp;
+use mlx_rs::ops::indexing::{IndexOp, IntoStrideBy};
 use mlx_rs::{Array, Dtype, ops};
 use trellis_codec::{Axis, Contract, Format, Geometry, Layout, ModuleEntry, decode, interleave};
 
-use super::{Random, array, backends, floats, unit, values};
+use super::{FLOATS, Random, array, backends, floats, unit, values};
 
 /// The back ends of this machine that run kernels.
 pub fn kernel_backends() -> Vec<Backend> {
@@ -273,4 +273,37 @@ pub fn assert_close(found: &Array, expected: &Array, context: &str) {
         "{context}: off by {off:e}, largest {size:e}"
     );
     assert!(found.iter().all(|value| value.is_finite()), "{context}");
+}
+
+/// Shows that a kernel keeps leading dimensions, and that strides and the place of x in memory do not
+/// matter, on three rows.
+pub fn check_views(coded: &Coded, kernel: impl Fn(&Array) -> Array) {
+    let (outputs, inputs) = coded.features();
+    let (outputs, inputs) = (outputs as i32, inputs as i32);
+    let numbers = Random::new(5).floats(3 * (inputs as usize + 1));
+    for dtype in FLOATS {
+        // Rows that start one element further in each time, so at every alignment.
+        let wide = floats(&numbers, &[3, inputs + 1], dtype);
+        let rows = [
+            wide.index((0, 1..)),
+            wide.index((1, ..inputs)),
+            wide.index((2, 1..)),
+        ];
+        let plain = ops::stack(&rows, 0).unwrap();
+        let doubled = ops::repeat_axis::<f32>(plain.clone(), 2, 0).unwrap();
+        on_kernels(|backend| {
+            let y = kernel(&plain);
+            let strided = doubled.index((..).stride_by(2));
+            assert_same(&kernel(&strided), &y, "strided");
+            for (row, x) in rows.iter().enumerate() {
+                let context = format!("{backend} {row}");
+                assert_same(&kernel(x), &y.index(row as i32), &context);
+            }
+            let deep = plain.reshape(&[3, 1, 1, inputs]).unwrap();
+            assert_eq!(kernel(&deep).shape(), [3, 1, 1, outputs]);
+            let none = plain.reshape(&[1, 3, inputs]).unwrap().index((.., ..0, ..));
+            let y = kernel(&none);
+            assert_eq!((y.shape(), y.dtype()), (&[1, 0, outputs][..], dtype));
+        });
+    }
 }

@@ -78,7 +78,7 @@ fn launch(
     blocks: i32,
 ) -> Result<Array, Error> {
     let pair = Pair::new(op, gate, up, Widths::Any)?;
-    let (outputs, inputs) = extents(gate);
+    let (outputs, _) = extents(gate);
     if !gateup_mma_is_eligible(gate.geometry()) {
         let expected = "a multiple of 8 rows of a multiple of 256 columns";
         return Err(unsupported_geometry(op, gate, expected));
