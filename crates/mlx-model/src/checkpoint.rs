@@ -162,6 +162,28 @@ impl Checkpoint {
         Ok(affine)
     }
 
+    /// Puts `change` of a layer's matrix, dequantized to float32, in its place.
+    pub(crate) fn rewrite(
+        &mut self,
+        path: &str,
+        [rows, columns]: [i32; 2],
+        change: impl FnOnce(&Array) -> Result<Array>,
+    ) -> Result<()> {
+        let weight = self.weight(path, rows, columns)?.to_float32()?;
+        let changed = change(&weight)?;
+        if let Some(quantization) = &mut self.config.quantization {
+            quantization.leave_out(path);
+        }
+        // As a row-major array, which a transpose is not.
+        self.insert(format!("{path}.weight"), changed.contiguous()?);
+        Ok(())
+    }
+
+    /// Adds or replaces a tensor.
+    pub(crate) fn insert(&mut self, name: String, tensor: Array) {
+        self.tensors.insert(name, tensor);
+    }
+
     /// Takes out a tensor as it is stored.
     pub(crate) fn take(&mut self, name: &str) -> Result<Array> {
         self.tensors

@@ -6,11 +6,12 @@ mod quantization;
 mod rope;
 mod to_hf;
 
-pub(crate) use hf::eos_tokens;
+pub(crate) use hf::{RESIDUAL_ROTATION, eos_tokens};
 pub use quantization::{Declared, QuantizationConfig, QuantizationScheme};
 pub use rope::{RopeConfig, RopeScaling};
 
 use crate::error::{ModelError, Result};
+use crate::usage::LayerKind;
 
 /// The model families that the stack in [`crate::Model`] covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +86,9 @@ pub struct ModelConfig {
     pub output_bias: bool,
     /// Biases on the MLP's projections.
     pub mlp_bias: bool,
+    /// Whether the residual stream is in another basis than the embedding table and the head, with the
+    /// change between them stored beside the blocks.
+    pub residual_rotation: bool,
     /// Tokens that end a text.
     pub eos_tokens: Vec<u32>,
     /// How weights are said to be quantized; `None` where the file format has no such statement.
@@ -100,6 +104,31 @@ impl ModelConfig {
     #[must_use]
     pub fn qk_norm(&self) -> bool {
         self.architecture == Architecture::Qwen3
+    }
+
+    /// Fails if a token is outside the vocabulary.
+    pub(crate) fn check_tokens(&self, tokens: &[u32]) -> Result<()> {
+        let vocabulary = self.vocabulary as usize;
+        match tokens.iter().find(|&&token| token as usize >= vocabulary) {
+            Some(&found) => Err(ModelError::TokenOutOfRange { found, vocabulary }),
+            None => Ok(()),
+        }
+    }
+
+    /// The projections of a block, in order: kind, output and input features.
+    pub(crate) fn projections(&self) -> [(LayerKind, [i32; 2]); 7] {
+        let (hidden, inner) = (self.hidden_size, self.intermediate_size);
+        let queries = self.heads * self.head_dim;
+        let keys = self.kv_heads * self.head_dim;
+        [
+            (LayerKind::QProj, [queries, hidden]),
+            (LayerKind::KProj, [keys, hidden]),
+            (LayerKind::VProj, [keys, hidden]),
+            (LayerKind::OProj, [hidden, queries]),
+            (LayerKind::GateProj, [inner, hidden]),
+            (LayerKind::UpProj, [inner, hidden]),
+            (LayerKind::DownProj, [hidden, inner]),
+        ]
     }
 
     /// The same model with another context extension.

@@ -141,6 +141,14 @@ pub enum ModelError {
         /// Why.
         source: trellis_codec::Error,
     },
+    /// Activations cannot be added up.
+    #[error("input of {name}: {source}")]
+    Statistics {
+        /// The layer.
+        name: String,
+        /// Why.
+        source: trellis_codec::Error,
+    },
     /// The operating system refused to write a file.
     #[error("{}: cannot be written: {source}", path.display())]
     Write {

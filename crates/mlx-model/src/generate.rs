@@ -1,6 +1,5 @@
 //! Generating text token by token.
 
-mod random;
 mod sampler;
 
 pub use sampler::{Sampler, SamplerOptions};

@@ -11,6 +11,7 @@ pub(crate) use linear::{Embedding, Linear};
 pub(crate) use rope::rotation;
 
 use crate::kernels::Kernels;
+use crate::statistics::InputStatistics;
 use crate::usage::Usage;
 
 /// What a forward pass runs under.
@@ -20,6 +21,8 @@ pub struct Pass<'a> {
     pub kernels: &'a dyn Kernels,
     /// Where to note the kernels used; noting costs a little at every layer.
     pub usage: Option<&'a Usage>,
+    /// Where to add up what enters the layers; every input is evaluated and copied for it.
+    pub statistics: Option<&'a InputStatistics>,
 }
 
 impl<'a> Pass<'a> {
@@ -29,6 +32,7 @@ impl<'a> Pass<'a> {
         Self {
             kernels,
             usage: None,
+            statistics: None,
         }
     }
 }

@@ -10,7 +10,8 @@ use crate::cache::KvCache;
 use crate::checkpoint::{Checkpoint, is_supported};
 use crate::config::{ModelConfig, QuantizationScheme};
 use crate::error::{ModelError, Result};
-use crate::layers::{Block, Embedding, Linear, Pass, Residual, rotation};
+use crate::layers::{self, Block, Embedding, Linear, Pass, Residual};
+use crate::rotation::Rotation;
 use crate::usage::LayerKind;
 use crate::weight::Weight;
 
@@ -33,6 +34,7 @@ pub struct Model {
     config: ModelConfig,
     dtype: Dtype,
     embedding: Embedding,
+    rotation: Option<Rotation>,
     blocks: Vec<Block>,
     final_norm: Array,
     head: Linear,
@@ -68,9 +70,10 @@ impl Model {
             });
         }
         let embedding = Embedding::new(table);
-        let rotation = rotation(&config.rope)?;
+        let rotation = Rotation::of(&mut checkpoint)?;
+        let rope = layers::rotation(&config.rope)?;
         let blocks = (0..config.layers)
-            .map(|layer| Block::load(&mut checkpoint, &config, layer, &rotation))
+            .map(|layer| Block::load(&mut checkpoint, &config, layer, &rope))
             .collect::<Result<Vec<_>>>()?;
         let final_norm = checkpoint.float("model.norm.weight", &[hidden])?;
         let head = load_head(&mut checkpoint, &mut config, &embedding)?;
@@ -79,6 +82,7 @@ impl Model {
             config,
             dtype,
             embedding,
+            rotation,
             blocks,
             final_norm,
             head,
@@ -178,6 +182,7 @@ impl Model {
             config: self.config.clone(),
             dtype: self.dtype,
             embedding: Embedding::new(table),
+            rotation: self.rotation.clone(),
             blocks,
             final_norm: self.final_norm.clone(),
             head,
@@ -189,12 +194,24 @@ impl Model {
     fn hidden(&self, tokens: &[u32], cache: &mut KvCache, pass: Pass<'_>) -> Result<Array> {
         self.check_tokens(tokens, cache)?;
         let indices = Array::from_slice(tokens, &[1, tokens.len() as i32]);
-        let mut residual = Residual::new(self.embedding.forward(&indices, self.dtype)?);
+        let embedded = self.embedding.forward(&indices, self.dtype)?;
+        let mut residual = Residual::new(match &self.rotation {
+            Some(rotation) => rotation.apply(&embedded)?,
+            None => embedded,
+        });
         for block in &self.blocks {
             block.forward(&mut residual, cache, pass)?;
         }
         cache.advance(tokens.len());
-        residual.norm(&self.final_norm, self.config.norm_eps, pass)
+        let eps = self.config.norm_eps;
+        match &self.rotation {
+            // The norm's weights are of the model's own channels.
+            Some(rotation) => {
+                let normed = residual.norm(rotation.unit(), eps, pass)?;
+                Ok(rotation.undo(&normed)?.multiply(&self.final_norm)?)
+            }
+            None => residual.norm(&self.final_norm, eps, pass),
+        }
     }
 
     fn logits(&self, hidden: &Array, pass: Pass<'_>) -> Result<Array> {
@@ -206,16 +223,14 @@ impl Model {
         if tokens.is_empty() {
             return Err(ModelError::EmptyPrompt);
         }
-        let vocabulary = self.config.vocabulary as usize;
-        if let Some(&found) = tokens.iter().find(|&&token| token as usize >= vocabulary) {
-            return Err(ModelError::TokenOutOfRange { found, vocabulary });
-        }
+        self.config.check_tokens(tokens)?;
         cache.check_room(tokens.len())
     }
 
     fn arrays(&self) -> Vec<&Array> {
         let mut arrays = vec![&self.final_norm];
         self.embedding.arrays(&mut arrays);
+        arrays.extend(self.rotation.iter().flat_map(Rotation::arrays));
         for block in &self.blocks {
             block.arrays(&mut arrays);
         }

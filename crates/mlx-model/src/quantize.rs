@@ -10,6 +10,7 @@
 //! coded tensors twice.
 
 mod affine;
+mod calibration;
 mod parts;
 mod publish;
 mod recipe;
@@ -24,12 +25,13 @@ use trellis_codec::Axis;
 pub use summary::{KindSummary, Summary};
 
 use crate::error::{ModelError, Result};
+use calibration::Calibration;
 use parts::{Part, PartStore};
 use recipe::{Recipe, Task};
 use source::Source;
 
 /// What weights are turned into.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
     /// Trellis codes of 12 state bits, in the longest blocks of up to 256 weights that fit.
     Trellis {
@@ -37,6 +39,10 @@ pub enum Mode {
         down_axis: Axis,
         /// Whether codes along the outputs are interleaved by pairs of blocks.
         interleave: bool,
+        /// Seed of a rotation of the residual stream, in whose basis the blocks are coded.
+        rotation: Option<u64>,
+        /// Tokens that the model reads, in windows, for the statistics of error feedback.
+        calibration: Option<Vec<Vec<u32>>>,
     },
     /// MLX's affine mode.
     Affine {
@@ -88,15 +94,26 @@ pub fn quantize(
             path: output.into(),
         });
     }
-    let mut source = Source::open(input)?;
+    let (rotation, calibration) = match &options.mode {
+        Mode::Trellis {
+            rotation,
+            calibration,
+            ..
+        } => (*rotation, calibration.as_deref()),
+        Mode::Affine { .. } => (None, None),
+    };
+    let mut source = Source::open(input, rotation)?;
     let tasks = recipe::tasks(source.config(), options)?;
     let store = PartStore::open(output, &parts::manifest(input, options)?)?;
+    let mut calibration = calibration
+        .map(|windows| Calibration::open(input, rotation, windows))
+        .transpose()?;
     let total = tasks.iter().map(Task::weights).sum();
     let mut resumed = 0;
     for task in &tasks {
         let done = store.contains(&task.path);
         if !done {
-            store.write(&task.path, &part(&mut source, task)?)?;
+            store.write(&task.path, &part(&mut source, calibration.as_mut(), task)?)?;
         }
         resumed += usize::from(done);
         progress(Step {
@@ -114,7 +131,7 @@ pub fn quantize(
     Ok(summary)
 }
 
-fn part(source: &mut Source, task: &Task) -> Result<Part> {
+fn part(source: &mut Source, calibration: Option<&mut Calibration>, task: &Task) -> Result<Part> {
     match task.recipe {
         Recipe::Keep => source.kept(task),
         Recipe::Affine(scheme) => affine::encode(task, &source.matrix(task)?, scheme),
@@ -122,6 +139,19 @@ fn part(source: &mut Source, task: &Task) -> Result<Part> {
             format,
             axis,
             layout,
-        } => trellis::encode(task, &source.matrix(task)?, format, axis, layout),
+        } => {
+            let code = trellis::Code {
+                format,
+                axis,
+                layout,
+            };
+            let factor = match calibration.zip(task.site) {
+                Some((calibration, site)) => {
+                    Some(calibration.factor(site, code.feedback_block(task.shape[1] as usize))?)
+                }
+                None => None,
+            };
+            trellis::encode(task, &source.matrix(task)?, code, factor)
+        }
     }
 }

@@ -42,6 +42,16 @@ impl LayerKind {
             Self::LmHead => "lm_head",
         }
     }
+
+    /// Path of the layer in block `layer`; the head is in none.
+    pub(crate) fn path(self, layer: usize) -> String {
+        let module = match self {
+            Self::QProj | Self::KProj | Self::VProj | Self::OProj => "self_attn",
+            Self::GateProj | Self::UpProj | Self::DownProj => "mlp",
+            Self::LmHead => return self.name().into(),
+        };
+        format!("model.layers.{layer}.{module}.{}", self.name())
+    }
 }
 
 /// One line of a usage report.

@@ -221,6 +221,16 @@ pub enum Error {
         /// Input features of the layer.
         expected: usize,
     },
+    /// The blocks of a Hessian factor are not those of codes along the inputs.
+    #[error(
+        "the Hessian factor is in blocks of {found}: they must be {expected}, the block of the code"
+    )]
+    FactorBlock {
+        /// Features of one block of the factor.
+        found: usize,
+        /// Weights of one block of the code.
+        expected: usize,
+    },
     /// The tensor of a factor's file is not a factor.
     #[error(
         "tensor \"L\" of the factor's file is {dtype:?} of shape {shape:?}: it must be a square F32 matrix"

@@ -165,7 +165,7 @@ fn output_error_falls_by_half_on_both_axes() {
 #[test]
 fn a_zero_factor_is_plain_encoding() {
     let weight = noise(1, OUTPUTS * INPUTS);
-    let zero = HessianFactor::new(INPUTS, vec![0.0; INPUTS * INPUTS]).unwrap();
+    let zero = HessianFactor::new(INPUTS, 32, vec![0.0; INPUTS * INPUTS]).unwrap();
     for (axis, layout) in [
         (Axis::Input, Layout::Rows),
         (Axis::Output, Layout::Rows),
@@ -207,7 +207,7 @@ fn factors_of_any_size_are_survived() {
             .enumerate()
             .map(|(i, s)| below(i) * s.signum())
             .collect();
-        HessianFactor::new(INPUTS, elements).unwrap()
+        HessianFactor::new(INPUTS, 32, elements).unwrap()
     };
     let encode = |size| {
         let limits = FeedbackLimits::default();
@@ -257,11 +257,11 @@ fn a_factor_survives_a_file() {
     let factor = factor(&correlated(50));
     let bytes = safetensors::serialize([("L", &factor)], None).unwrap();
     let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
-    assert_eq!(HessianFactor::read(&file).unwrap(), factor);
+    assert_eq!(HessianFactor::read(&file, 32).unwrap(), factor);
     let other = safetensors::serialize([("M", &factor)], None).unwrap();
     let other = safetensors::SafeTensors::deserialize(&other).unwrap();
     assert!(matches!(
-        HessianFactor::read(&other),
+        HessianFactor::read(&other, 32),
         Err(Error::MissingTensor { tensor: "L", .. })
     ));
 }
@@ -281,9 +281,9 @@ fn bad_arguments_are_refused() {
             limits,
         )
     };
-    let zero = |n: usize| HessianFactor::new(n, vec![0.0; n * n]).unwrap();
+    let zero = |n: usize, block| HessianFactor::new(n, block, vec![0.0; n * n]).unwrap();
     let limits = FeedbackLimits::default();
-    let wrong_size = encode(INPUTS, &zero(96), limits);
+    let wrong_size = encode(INPUTS, &zero(96, 32), limits);
     assert_eq!(
         wrong_size,
         Err(Error::FactorSize {
@@ -292,10 +292,10 @@ fn bad_arguments_are_refused() {
         })
     );
     assert_eq!(
-        encode(16, &zero(16), limits),
-        Err(Error::PartialBlock {
-            cols: 16,
-            block: 32
+        encode(INPUTS, &zero(INPUTS, 16), limits),
+        Err(Error::FactorBlock {
+            found: 16,
+            expected: 32
         })
     );
     let little = FeedbackLimits {
@@ -303,15 +303,19 @@ fn bad_arguments_are_refused() {
         ..limits
     };
     assert!(matches!(
-        encode(INPUTS, &zero(INPUTS), little),
+        encode(INPUTS, &zero(INPUTS, 32), little),
         Err(Error::Memory { ceiling: 1000, .. })
     ));
     assert!(matches!(
-        HessianFactor::new(3, vec![0.0; 8]),
+        HessianFactor::new(3, 2, vec![0.0; 9]),
+        Err(Error::PartialBlock { cols: 3, block: 2 })
+    ));
+    assert!(matches!(
+        HessianFactor::new(3, 3, vec![0.0; 8]),
         Err(Error::Length { .. })
     ));
     assert!(matches!(
-        HessianFactor::new(1, vec![f32::NAN]),
+        HessianFactor::new(1, 1, vec![f32::NAN]),
         Err(Error::NotFinite { .. })
     ));
 

@@ -53,6 +53,7 @@ impl ModelConfig {
             qkv_bias: header.tensor("blk.0.attn_q.bias").is_some(),
             output_bias: header.tensor("blk.0.attn_output.bias").is_some(),
             mlp_bias: header.tensor("blk.0.ffn_up.bias").is_some(),
+            residual_rotation: false,
             eos_tokens,
             quantization: None,
         }

@@ -7,6 +7,9 @@ use serde_json::Value;
 use super::{Architecture, ModelConfig, QuantizationConfig, RopeConfig, RopeScaling, dimension};
 use crate::error::{ModelError, Result};
 
+/// Key of `config.json` that says whether the residual stream is rotated.
+pub(crate) const RESIDUAL_ROTATION: &str = "residual_rotation";
+
 impl ModelConfig {
     /// Reads the configuration of a Hugging Face or MLX folder. `path` is named in errors only.
     ///
@@ -59,6 +62,7 @@ impl ModelConfig {
             qkv_bias: attention_bias || architecture == Architecture::Qwen2,
             output_bias: attention_bias,
             mlp_bias: fields.flag("mlp_bias")?.unwrap_or(false),
+            residual_rotation: fields.flag(RESIDUAL_ROTATION)?.unwrap_or(false),
             eos_tokens: eos_tokens(json),
             quantization: Some(match quantization {
                 Some(block) if !block.is_null() => QuantizationConfig::from_json(block)?,

@@ -117,6 +117,12 @@ impl QuantizationConfig {
             (Some(Override::Unquantized), _) | (None, None) => Declared::Unquantized,
         }
     }
+
+    /// Says of the layer at `path` that it is not quantized.
+    pub(crate) fn leave_out(&mut self, path: &str) {
+        self.overrides
+            .insert(path.to_owned(), Override::Unquantized);
+    }
 }
 
 fn layer_entry(key: &str, entry: &Value) -> Result<Override> {

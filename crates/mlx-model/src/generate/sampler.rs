@@ -1,7 +1,7 @@
 //! Picking a token from logits.
 
-use super::random::Random;
 use crate::error::{ModelError, Result};
+use crate::random::Random;
 
 /// How a token is picked. The default is greedy.
 #[derive(Debug, Clone, Copy, PartialEq)]

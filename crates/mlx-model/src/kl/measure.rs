@@ -209,6 +209,7 @@ impl<'a> ArmRun<'a> {
         let pass = Pass {
             kernels: self.arm.kernels,
             usage: Some(&self.usage),
+            statistics: None,
         };
         let logits = self
             .arm

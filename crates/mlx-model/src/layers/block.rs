@@ -41,6 +41,11 @@ impl Residual {
         }
     }
 
+    /// What it holds.
+    pub(crate) fn arrays(&self) -> impl Iterator<Item = &Array> {
+        std::iter::once(&self.stream).chain(&self.pending)
+    }
+
     fn add(&mut self, branch: Array) {
         debug_assert!(
             self.pending.is_none(),

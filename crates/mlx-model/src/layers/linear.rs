@@ -93,6 +93,9 @@ impl Linear {
     fn finish(&self, x: &Array, product: Product, pass: Pass<'_>) -> Result<Array> {
         let Product { output, kernel } = product;
         self.note(x, &kernel, pass);
+        if let Some(statistics) = pass.statistics {
+            statistics.record(self.place, x)?;
+        }
         match &self.bias {
             Some(bias) => Ok(output.add(bias)?),
             None => Ok(output),

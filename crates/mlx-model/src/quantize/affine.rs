@@ -44,5 +44,6 @@ pub(super) fn encode(task: &Task, values: &[f32], scheme: QuantizationScheme) ->
     Ok(Part {
         tensors,
         distortion,
+        tripped: false,
     })
 }

@@ -56,6 +56,8 @@ impl View for &StoredTensor {
 pub(super) struct Part {
     pub(super) tensors: Vec<StoredTensor>,
     pub(super) distortion: Distortion,
+    /// Whether error feedback grew past its limit, so that the codes are plain ones.
+    pub(super) tripped: bool,
 }
 
 /// The folder `OUT.partial`, held by this process alone: a manifest, and a safetensors file a part.
@@ -137,6 +139,7 @@ impl PartStore {
         let info = HashMap::from([
             ("error".to_owned(), error.to_string()),
             ("power".to_owned(), power.to_string()),
+            ("tripped".to_owned(), part.tripped.to_string()),
         ]);
         let tensors = part.tensors.iter().map(|tensor| (&tensor.name, tensor));
         let path = self.file(name);
@@ -184,17 +187,30 @@ pub(super) fn distortion(metadata: &Metadata) -> Distortion {
     }
 }
 
+/// Whether a part's header notes that error feedback grew past its limit.
+pub(super) fn tripped(metadata: &Metadata) -> bool {
+    let note = metadata
+        .metadata()
+        .as_ref()
+        .and_then(|notes| notes.get("tripped"));
+    note.is_some_and(|note| note == "true")
+}
+
 /// What a partial output must agree on to be gone on with.
 pub(super) fn manifest(input: &Path, options: &QuantizeOptions) -> Result<Value> {
-    let mode = match options.mode {
+    let mode = match &options.mode {
         Mode::Affine { group_size } => json!({"name": "affine", "group size": group_size}),
         Mode::Trellis {
             down_axis,
             interleave,
+            rotation,
+            calibration,
         } => json!({
             "name": "trellis",
-            "down axis": if down_axis == Axis::Output { "out" } else { "in" },
+            "down axis": if *down_axis == Axis::Output { "out" } else { "in" },
             "interleave": interleave,
+            "rotation": rotation,
+            "calibration": calibration.as_deref().map(calibration_identity),
         }),
     };
     Ok(json!({
@@ -204,6 +220,24 @@ pub(super) fn manifest(input: &Path, options: &QuantizeOptions) -> Result<Value>
         "bits for": options.bits_for,
         "input": input_identity(input)?,
     }))
+}
+
+/// Size and digest of the text that activations come from.
+fn calibration_identity(windows: &[Vec<u32>]) -> Value {
+    // FNV-1a of 64 bits over the tokens, and over each window's length before them.
+    let numbers = windows.iter().flat_map(|window| {
+        let length = window.len() as u32;
+        std::iter::once(length).chain(window.iter().copied())
+    });
+    let digest = numbers
+        .flat_map(u32::to_le_bytes)
+        .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
+        });
+    json!({
+        "tokens": windows.iter().map(Vec::len).sum::<usize>(),
+        "digest": format!("{digest:016x}"),
+    })
 }
 
 /// Absolute path, and sizes and times of the model's files.

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::parts::{PartStore, unwritable, write_whole};
 use super::recipe::{Recipe, Task};
 use super::source::{REST, Source};
+use crate::config::RESIDUAL_ROTATION;
 use crate::error::{ModelError, Result};
 use crate::tokenizer;
 
@@ -110,6 +111,9 @@ fn config(source: &Source, tasks: &[Task], headers: &Headers) -> Result<Value> {
         .ok_or_else(|| ModelError::invalid("config.json", "another value", "an object"))?;
     fields.remove("quantization_config");
     fields.insert("quantization".into(), table.into());
+    if source.config().residual_rotation {
+        fields.insert(RESIDUAL_ROTATION.into(), json!(true));
+    }
     Ok(config)
 }
 

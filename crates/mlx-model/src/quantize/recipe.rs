@@ -5,6 +5,7 @@ use trellis_codec::{Axis, DEFAULT_STATE_BITS, Format, Geometry, Layout};
 use super::{Mode, QuantizeOptions};
 use crate::config::{ModelConfig, QuantizationScheme};
 use crate::error::{ModelError, Result};
+use crate::statistics::Site;
 
 /// One matrix, and what becomes of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub(super) struct Task {
     /// Output and input features.
     pub(super) shape: [i32; 2],
     pub(super) recipe: Recipe,
+    /// Block and place of its input; `None` outside the blocks.
+    pub(super) site: Option<(usize, Site)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,33 +45,18 @@ impl Task {
 /// The projections of every block in order, then the head and the embedding table. Everything that
 /// does not fit the options is refused here.
 pub(super) fn tasks(config: &ModelConfig, options: &QuantizeOptions) -> Result<Vec<Task>> {
-    let (hidden, inner) = (config.hidden_size, config.intermediate_size);
-    let queries = config.heads * config.head_dim;
-    let keys = config.kv_heads * config.head_dim;
-    let projections = [
-        ("self_attn.q_proj", [queries, hidden]),
-        ("self_attn.k_proj", [keys, hidden]),
-        ("self_attn.v_proj", [keys, hidden]),
-        ("self_attn.o_proj", [hidden, queries]),
-        ("mlp.gate_proj", [inner, hidden]),
-        ("mlp.up_proj", [inner, hidden]),
-        ("mlp.down_proj", [hidden, inner]),
-    ];
     let mut matched = vec![false; options.bits_for.len()];
     let mut tasks = Vec::new();
     for layer in 0..config.layers {
-        for (module, shape) in projections {
-            let path = format!("model.layers.{layer}.{module}");
-            let recipe = recipe(
-                &path,
-                shape,
-                options.mode,
-                bits(&path, options, &mut matched),
-            )?;
+        for (kind, shape) in config.projections() {
+            let path = kind.path(layer);
+            let bits = bits(&path, options, &mut matched);
+            let recipe = recipe(&path, shape, &options.mode, bits)?;
             tasks.push(Task {
                 path,
                 shape,
                 recipe,
+                site: Site::of(kind).map(|site| (layer, site)),
             });
         }
     }
@@ -83,8 +71,9 @@ pub(super) fn tasks(config: &ModelConfig, options: &QuantizeOptions) -> Result<V
     for path in head.into_iter().chain(["model.embed_tokens"]) {
         tasks.push(Task {
             path: path.into(),
-            shape: [config.vocabulary, hidden],
+            shape: [config.vocabulary, config.hidden_size],
             recipe: Recipe::Keep,
+            site: None,
         });
     }
     Ok(tasks)
@@ -114,8 +103,8 @@ fn matches(pattern: &str, text: &str) -> bool {
     }
 }
 
-fn recipe(path: &str, [outputs, inputs]: [i32; 2], mode: Mode, bits: u32) -> Result<Recipe> {
-    match mode {
+fn recipe(path: &str, [outputs, inputs]: [i32; 2], mode: &Mode, bits: u32) -> Result<Recipe> {
+    match *mode {
         Mode::Affine { group_size } => {
             let bits = i32::try_from(bits).unwrap_or(i32::MAX);
             let scheme = QuantizationScheme::new(bits, group_size)?;
@@ -132,6 +121,7 @@ fn recipe(path: &str, [outputs, inputs]: [i32; 2], mode: Mode, bits: u32) -> Res
         Mode::Trellis {
             down_axis,
             interleave,
+            ..
         } => {
             let is_down = path.ends_with("down_proj");
             let axis = if is_down { down_axis } else { Axis::Input };

@@ -13,6 +13,7 @@ use crate::checkpoint::Checkpoint;
 use crate::config::{ModelConfig, QuantizationScheme};
 use crate::error::{ModelError, Result};
 use crate::hf::read_json;
+use crate::rotation::{self, rotate};
 
 /// Name of the part that holds what is not a matrix.
 pub(super) const REST: &str = "rest";
@@ -25,10 +26,15 @@ pub(super) struct Source {
 impl Source {
     /// Opens a GGUF file or a folder. The tensors of a folder are read one by one; those of a GGUF
     /// file come into memory, as they are stored, at once.
-    pub(super) fn open(path: &Path) -> Result<Self> {
+    ///
+    /// With a seed, the blocks come in the basis of that rotation of the residual stream.
+    pub(super) fn open(path: &Path, rotation: Option<u64>) -> Result<Self> {
         let mut checkpoint = Checkpoint::open(path, Some(Dtype::Float32))?;
         let has_head = checkpoint.contains("lm_head.weight");
         checkpoint.config.tied_head.get_or_insert(!has_head);
+        if let Some(seed) = rotation {
+            rotate(&mut checkpoint, seed)?;
+        }
         Ok(Self {
             path: path.into(),
             checkpoint,
@@ -75,6 +81,7 @@ impl Source {
                     })
                     .collect::<Result<_>>()?,
                 distortion: Distortion::default(),
+                tripped: false,
             });
         }
         let groups = [64, 32].into_iter();
@@ -90,13 +97,17 @@ impl Source {
         Ok(Part {
             tensors: vec![stored(name("weight"), &tensor)?],
             distortion: Distortion::default(),
+            tripped: false,
         })
     }
 
-    /// Takes out norms and biases, as they are stored.
+    /// Takes out norms, biases and the rotation, as they are stored.
     pub(super) fn rest(&mut self) -> Result<Part> {
         let config = self.config().clone();
         let mut names = vec!["model.norm.weight".to_owned()];
+        if config.residual_rotation {
+            names.extend(rotation::TENSORS.map(str::to_owned));
+        }
         let mut optional = Vec::new();
         for layer in 0..config.layers {
             let name = |part: &str| format!("model.layers.{layer}.{part}");
@@ -123,6 +134,7 @@ impl Source {
         Ok(Part {
             tensors,
             distortion: Distortion::default(),
+            tripped: false,
         })
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use safetensors::tensor::Metadata;
 use serde::Serialize;
 
-use super::parts::{Distortion, PartStore, distortion};
+use super::parts::{self, Distortion, PartStore, distortion};
 use super::recipe::{Recipe, Task};
 use super::source::REST;
 use crate::error::Result;
@@ -25,6 +25,8 @@ pub struct Summary {
     pub matrices: usize,
     /// Matrices that an earlier run had done.
     pub resumed: usize,
+    /// Layers whose error feedback grew past its limit: they are coded without.
+    pub tripped: Vec<String>,
     /// The shortest block of trellis codes, if any: their error grows as blocks shrink below 256.
     pub shortest_block: Option<usize>,
 }
@@ -62,6 +64,7 @@ impl Summary {
         let mut tallies: BTreeMap<(String, String), Tally> = BTreeMap::new();
         let (mut projections, mut bytes) = (Tally::default(), store.read(REST)?.1.data_len());
         let mut shortest_block = None;
+        let mut tripped = Vec::new();
         for task in tasks {
             let metadata = store.read(&task.path)?.1;
             let size = metadata.data_len();
@@ -72,6 +75,9 @@ impl Summary {
             let of_task = distortion(&metadata);
             let tally = tallies.entry(key).or_default();
             tally.add(task.weights(), size, of_task);
+            if parts::tripped(&metadata) {
+                tripped.push(task.path.clone());
+            }
             if task.recipe != Recipe::Keep {
                 projections.add(task.weights(), size, of_task);
             }
@@ -96,6 +102,7 @@ impl Summary {
             bytes,
             matrices: tasks.len(),
             resumed,
+            tripped,
             shortest_block,
         })
     }

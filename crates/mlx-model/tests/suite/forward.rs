@@ -142,6 +142,7 @@ fn an_mlx_folder_may_mix_schemes() {
     let pass = Pass {
         kernels: &Stock,
         usage: Some(&usage),
+        statistics: None,
     };
     let mut cache = model.new_cache();
     let stock = rows(&model.forward(&TOKENS, &mut cache, pass).unwrap());

@@ -16,6 +16,8 @@ use crate::tiny::{MatrixFormat, Tiny, load};
 const TRELLIS: Mode = Mode::Trellis {
     down_axis: Axis::Output,
     interleave: false,
+    rotation: None,
+    calibration: None,
 };
 
 fn options(mode: Mode, bits: u32) -> QuantizeOptions {
@@ -87,6 +89,7 @@ fn a_coded_folder_loads_and_is_what_the_summary_says() {
     let pass = Pass {
         kernels: &kernels,
         usage: Some(&usage),
+        statistics: None,
     };
     model.forward(&[1, 2], &mut cache, pass).unwrap();
     let head = usage.lines().into_iter().last().unwrap();
@@ -146,6 +149,8 @@ fn patterns_and_axes_choose_per_layer() {
     let mode = Mode::Trellis {
         down_axis: Axis::Input,
         interleave: false,
+        rotation: None,
+        calibration: None,
     };
     let options = QuantizeOptions {
         mode,
@@ -171,6 +176,8 @@ fn interleaving_needs_whole_pairs_of_blocks() {
     let mode = Mode::Trellis {
         down_axis: Axis::Output,
         interleave: true,
+        rotation: None,
+        calibration: None,
     };
     // 64 outputs are one block.
     let error = run(root.path(), &root.path().join("out"), &options(mode, 3)).unwrap_err();
@@ -301,4 +308,72 @@ fn weights_that_are_not_finite_are_named_and_nothing_is_published() {
         assert!(text.contains(name) && text.contains("NaN"), "{text}");
         assert!(!output.exists());
     }
+}
+
+/// Trellis codes in a rotated basis, with error feedback from a few windows.
+fn improved(seed: u64) -> Mode {
+    let window = |start: u32| (0..40).map(|i| (start + i * i * 7) % 270).collect();
+    Mode::Trellis {
+        down_axis: Axis::Output,
+        interleave: false,
+        rotation: Some(seed),
+        calibration: Some((0..8).map(|i| window(i * 31)).collect()),
+    }
+}
+
+#[test]
+fn a_rotated_model_is_the_same_model() {
+    // At 8 affine bits the rounding is small; what is left is far below what a wrong basis would do.
+    for architecture in ["llama", "qwen2", "qwen3"] {
+        let mode = Mode::Trellis {
+            down_axis: Axis::Output,
+            interleave: false,
+            rotation: Some(3),
+            calibration: None,
+        };
+        let (root, summary) = quantized(&Tiny::new(architecture), &options(mode, 8));
+        let original = logits(&load(&root.path().join("in")).unwrap());
+        let coded = logits(&load(&root.path().join("out")).unwrap());
+        let scale = original.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
+        let distance = apart(&original, &coded);
+        assert!(
+            distance < 0.08 * scale,
+            "{architecture}: {distance} of {scale}"
+        );
+        assert!(summary.tripped.is_empty());
+    }
+}
+
+#[test]
+fn a_calibrated_run_resumes_to_the_same_bytes() {
+    let tiny = Tiny::new("llama");
+    let options = options(improved(3), 3);
+    let (root, _) = quantized(&tiny, &options);
+    let (input, output) = (root.path().join("in"), root.path().join("again"));
+    let interrupted = catch_unwind(AssertUnwindSafe(|| {
+        let mut steps = 0;
+        quantize(&input, &output, &options, &mut |_| {
+            steps += 1;
+            assert!(steps < 9, "interrupted");
+        })
+    }));
+    assert!(interrupted.is_err());
+    let other = QuantizeOptions {
+        mode: improved(4),
+        ..options.clone()
+    };
+    let error = run(&input, &output, &other).unwrap_err().to_string();
+    assert!(error.contains("rotation: 3, not 4"), "{error}");
+    run(&input, &output, &options).unwrap();
+    for file in ["model.safetensors", "config.json"] {
+        let read = |folder: &str| fs::read(root.path().join(folder).join(file)).unwrap();
+        assert!(read("out") == read("again"), "{file}");
+    }
+    // What is rotated once is not rotated again.
+    let error = run(
+        &root.path().join("out"),
+        &root.path().join("twice"),
+        &options,
+    );
+    assert!(error.unwrap_err().to_string().contains("rotated already"));
 }

@@ -67,7 +67,11 @@ fn write_coded(tiny: &Tiny, folder: &Path) -> (Tiny, Value) {
 }
 
 fn logits(model: &Model, kernels: &dyn Kernels, usage: Option<&Usage>) -> Vec<f32> {
-    let pass = Pass { kernels, usage };
+    let pass = Pass {
+        kernels,
+        usage,
+        statistics: None,
+    };
     let logits = model
         .forward(&TOKENS, &mut model.new_cache(), pass)
         .unwrap();

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use anyhow::{Context as _, ensure};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
+use mlx_model::Tokenizer;
+use mlx_model::kl::windows;
 use mlx_model::quantize::{Mode, QuantizeOptions, Summary, quantize};
 use serde_json::json;
 use trellis_codec::Axis;
@@ -51,10 +53,27 @@ pub struct Args {
     #[arg(long)]
     interleave: bool,
 
+    /// Text for error feedback: the model reads it, and what one weight's rounding does to its
+    /// layer's output is made up for by the weights rounded after it.
+    #[arg(long, value_name = "FILE")]
+    calibrate: Option<PathBuf>,
+
+    /// Tokens of the text to read, from its beginning, in windows of 128.
+    #[arg(long, value_name = "N", default_value_t = 8192, requires = "calibrate")]
+    calibration_tokens: usize,
+
+    /// Code the blocks in a basis of the residual stream in which no channel stands out, drawn from
+    /// this seed.
+    #[arg(long, value_name = "SEED")]
+    rotate: Option<u64>,
+
     /// Print the summary as JSON.
     #[arg(long)]
     json: bool,
 }
+
+/// Tokens of one window of calibration text.
+const CALIBRATION_WINDOW: usize = 128;
 
 /// Formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -83,6 +102,22 @@ fn bits_for(text: &str) -> Result<(String, u32), String> {
 }
 
 impl Args {
+    fn calibration(&self) -> anyhow::Result<Option<Vec<Vec<u32>>>> {
+        let Some(path) = &self.calibrate else {
+            return Ok(None);
+        };
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        let tokenizer = Tokenizer::load(&self.input).context("loading the tokenizer")?;
+        let mut tokens = tokenizer.encode_plain(&text)?;
+        tokens.truncate(self.calibration_tokens);
+        Ok(Some(windows(
+            &tokens,
+            CALIBRATION_WINDOW,
+            &tokenizer.prefix()?,
+        )?))
+    }
+
     fn options(&self) -> anyhow::Result<QuantizeOptions> {
         let mode = match self.mode {
             ModeArg::Trellis => {
@@ -101,6 +136,8 @@ impl Args {
                 Mode::Trellis {
                     down_axis,
                     interleave: self.interleave,
+                    rotation: self.rotate,
+                    calibration: self.calibration()?,
                 }
             }
             ModeArg::Affine => {

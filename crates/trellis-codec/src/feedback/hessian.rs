@@ -96,9 +96,7 @@ impl Hessian {
     /// Hessian is singular in spite of the damping.
     pub fn factor(&self, block: usize, damping: f64) -> Result<HessianFactor> {
         let n = self.features;
-        if block == 0 || !n.is_multiple_of(block) {
-            return Err(Error::PartialBlock { cols: n, block });
-        }
+        check_block(n, block)?;
         let mut work = self.sum.clone();
         let trace: f64 = (0..n).map(|i| work[i * n + i]).sum();
         let ridge = if trace > 0.0 {
@@ -124,9 +122,20 @@ impl Hessian {
         }
         Ok(HessianFactor {
             shape: [n; 2],
+            block,
             lower: factor,
         })
     }
+}
+
+fn check_block(features: usize, block: usize) -> Result<()> {
+    if block == 0 || !features.is_multiple_of(block) {
+        return Err(Error::PartialBlock {
+            cols: features,
+            block,
+        });
+    }
+    Ok(())
 }
 
 /// Replaces the block column from `first` on by that of the Cholesky factor: its diagonal block `C` and `A C^-T` below.
@@ -208,15 +217,19 @@ fn split_panel(work: &mut [f64], n: usize, first: usize, block: usize) -> (Vec<f
 #[derive(Clone, Debug, PartialEq)]
 pub struct HessianFactor {
     shape: [usize; 2],
+    block: usize,
     lower: Vec<f32>,
 }
 
 impl HessianFactor {
-    /// A factor from its elements, `[features, features]` row-major. Only what lies below the diagonal blocks is used.
+    /// A factor from its elements, `[features, features]` row-major. Only what lies below the diagonal blocks of `block`
+    /// features is used.
     ///
     /// # Errors
-    /// [`Error::Length`] when the elements are not a square, [`Error::NotFinite`].
-    pub fn new(features: usize, lower: Vec<f32>) -> Result<Self> {
+    /// [`Error::PartialBlock`] when the block does not divide the features, [`Error::Length`] when the elements are not
+    /// a square, [`Error::NotFinite`].
+    pub fn new(features: usize, block: usize, lower: Vec<f32>) -> Result<Self> {
+        check_block(features, block)?;
         expect_length(
             "the Hessian factor",
             lower.len(),
@@ -225,16 +238,17 @@ impl HessianFactor {
         check_finite("the Hessian factor", &lower, features.max(1))?;
         Ok(Self {
             shape: [features; 2],
+            block,
             lower,
         })
     }
 
-    /// Reads the one tensor `L` of a factor's file.
+    /// Reads the one tensor `L` of the file of a factor in blocks of `block` features.
     ///
     /// # Errors
     /// [`Error::MissingTensor`], [`Error::FactorTensor`] when it is not a square f32 matrix, or as
     /// [`HessianFactor::new`].
-    pub fn read(file: &SafeTensors<'_>) -> Result<Self> {
+    pub fn read(file: &SafeTensors<'_>, block: usize) -> Result<Self> {
         let missing = |_| Error::MissingTensor {
             module: "the factor's file".into(),
             tensor: "L",
@@ -245,6 +259,7 @@ impl HessianFactor {
                 let chunks = tensor.data().as_chunks().0;
                 Self::new(
                     n,
+                    block,
                     chunks
                         .iter()
                         .map(|&bytes| f32::from_le_bytes(bytes))
@@ -262,6 +277,12 @@ impl HessianFactor {
     #[must_use]
     pub fn features(&self) -> usize {
         self.shape[0]
+    }
+
+    /// Input features that share a diagonal block.
+    #[must_use]
+    pub fn block(&self) -> usize {
+        self.block
     }
 
     /// The elements, `[features, features]` row-major.

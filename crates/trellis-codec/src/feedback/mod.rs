@@ -50,12 +50,12 @@ pub struct FeedbackEncoded {
 impl Encoder {
     /// Encodes a layer's weight, `[outputs, inputs]` row-major, with error feedback over its inputs.
     ///
-    /// Scales are those of the plain encoding; a zero factor gives its codes too. Blocks of the feedback are as long as
-    /// the code's. Takes 16 bytes a weight and the factor.
+    /// Scales are those of the plain encoding; a zero factor gives its codes too. The factor's blocks are the code's when
+    /// that runs along the inputs. Along the outputs each input is coded by itself, and the error is the smaller the
+    /// shorter they are; the inputs of one are coded in parallel. Takes 16 bytes a weight and the factor.
     ///
     /// # Errors
-    /// As [`Encoder::encode_weight`]; [`Error::FactorSize`], [`Error::PartialBlock`] when the inputs are no whole number
-    /// of blocks, [`Error::Memory`].
+    /// As [`Encoder::encode_weight`]; [`Error::FactorSize`], [`Error::FactorBlock`], [`Error::Memory`].
     pub fn encode_with_feedback(
         &self,
         weight: &[f32],
@@ -66,17 +66,16 @@ impl Encoder {
         factor: &HessianFactor,
         limits: FeedbackLimits,
     ) -> Result<FeedbackEncoded> {
-        let block = self.format().block();
         if factor.features() != inputs {
             return Err(Error::FactorSize {
                 found: factor.features(),
                 expected: inputs,
             });
         }
-        if !inputs.is_multiple_of(block) {
-            return Err(Error::PartialBlock {
-                cols: inputs,
-                block,
+        if axis == Axis::Input && factor.block() != self.format().block() {
+            return Err(Error::FactorBlock {
+                found: factor.block(),
+                expected: self.format().block(),
             });
         }
         let needed = weight
@@ -125,7 +124,7 @@ struct Feedback<'a> {
 impl Feedback<'_> {
     /// Encodes `by_input`, the weight as `[inputs, outputs]`. `None` when a block grows past its limit.
     fn encode(&self, by_input: &[f32], limits: FeedbackLimits) -> Result<Option<Encoded>> {
-        let (block, n, m) = (self.encoder.format().block(), self.inputs, self.outputs);
+        let (block, n, m) = (self.factor.block(), self.inputs, self.outputs);
         let geometry = self.plain.module.geometry().with_layout(Layout::Rows)?;
         let mut codes = vec![0; geometry.words()];
         let mut feedback = vec![0.0; n * m];
@@ -193,7 +192,7 @@ impl Feedback<'_> {
         codes: &mut [u32],
     ) -> Vec<f32> {
         let format = self.encoder.format();
-        let (block, wpb) = (format.block(), format.words_per_block());
+        let (block, wpb) = (self.factor.block(), format.words_per_block());
         match self.axis {
             Axis::Output => {
                 let words = geometry.words_per_row();
