@@ -28,6 +28,7 @@
 pub mod affine;
 mod aligned;
 pub mod attention;
+pub mod dense;
 mod error;
 mod execution;
 mod exp;

@@ -54,6 +54,10 @@ impl Architecture {
 }
 
 /// Everything about a model except its weights.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a key of config.json"
+)]
 #[derive(Debug, Clone)]
 pub struct ModelConfig {
     /// Model family.

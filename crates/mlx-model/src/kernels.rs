@@ -2,6 +2,7 @@
 
 mod dense;
 mod extension;
+mod float32;
 mod float64;
 mod stock;
 
@@ -32,6 +33,17 @@ pub struct Product {
 pub trait Kernels {
     /// Name for reports, such as `stock`.
     fn name(&self) -> &str;
+
+    /// `x` times the transpose of a matrix of its own dtype: `[.., columns]` to `[.., rows]`.
+    ///
+    /// # Errors
+    /// Any error of the kernel or of MLX.
+    fn dense_matmul(&self, x: &Array, weight: &Array) -> Result<Product> {
+        Ok(Product {
+            output: x.matmul(weight.t())?,
+            kernel: "mlx matmul".into(),
+        })
+    }
 
     /// `x` times the transpose of `weight`: `[.., columns]` to `[.., rows]`, in `x`'s dtype.
     ///

@@ -182,7 +182,7 @@ mod tests {
 
     fn apart(a: &Array, b: &Array) -> f32 {
         let difference = a.subtract(b).unwrap().abs().unwrap();
-        difference.max(None).unwrap().item::<f32>()
+        difference.max(None).unwrap().item_exact::<f32>()
     }
 
     #[test]

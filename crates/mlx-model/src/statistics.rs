@@ -82,3 +82,41 @@ impl InputStatistics {
         self.sums.borrow_mut().remove(&(layer, site))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_input_counts_once_at_its_site() {
+        let values: Vec<f32> = (0..20).map(|i| ((i * 7) % 11) as f32 - 5.0).collect();
+        let x = |range: std::ops::Range<usize>| {
+            let rows = (range.len() / 4) as i32;
+            Array::from_slice(&values[range], &[1, rows, 4])
+        };
+        let statistics = InputStatistics::default();
+        statistics.record((LayerKind::QProj, 2), &x(0..12)).unwrap();
+        // k and v read what q reads, the head is not coded.
+        statistics.record((LayerKind::KProj, 2), &x(0..12)).unwrap();
+        statistics
+            .record((LayerKind::LmHead, 0), &x(0..12))
+            .unwrap();
+        statistics
+            .record((LayerKind::QProj, 2), &x(12..20))
+            .unwrap();
+        statistics
+            .record((LayerKind::DownProj, 2), &x(0..4))
+            .unwrap();
+        let found = statistics.take(2, Site::Attention).unwrap();
+        let mut expected = Hessian::new(4).unwrap();
+        expected.add(&values).unwrap();
+        assert_eq!(found.samples(), 5);
+        assert_eq!(
+            found.factor(2, 0.01).unwrap().elements(),
+            expected.factor(2, 0.01).unwrap().elements()
+        );
+        assert_eq!(statistics.take(2, Site::Inner).unwrap().samples(), 1);
+        assert!(statistics.take(2, Site::Attention).is_none());
+        assert!(statistics.take(0, Site::Mlp).is_none());
+    }
+}

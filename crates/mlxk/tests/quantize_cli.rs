@@ -232,6 +232,29 @@ fn a_run_that_was_killed_or_found_no_room_goes_on() {
 }
 
 #[test]
+fn rotated_and_calibrated_folders_load() {
+    let root = workplace();
+    let root = root.path();
+    let words: Vec<String> = (0..600).map(|i| format!("w{}", i * i % 399 + 1)).collect();
+    fs::write(root.join("text"), words.join(" ")).unwrap();
+    let more = ["out", "--rotate", "1", "--calibrate", "text", "--json"];
+    let report = json_of(&mlxk(root, &[&TRELLIS[..], &more].concat()));
+    assert_eq!(report["summary"]["tripped"], json!([]));
+    let run = [
+        "generate",
+        "--model",
+        "out",
+        "--prompt",
+        "w5 w6",
+        "--max-tokens",
+        "4",
+        "--json",
+    ];
+    let generated = json_of(&mlxk(root, &run));
+    assert!(generated["text"].is_string(), "{generated}");
+}
+
+#[test]
 fn arguments_that_do_not_go_together_are_refused() {
     let root = workplace();
     let root = root.path();
@@ -255,6 +278,11 @@ fn arguments_that_do_not_go_together_are_refused() {
         &[&affine[..], &["--down-axis", "in"]].concat(),
         "--mode trellis",
     );
+    for more in [["--rotate", "1"], ["--calibrate", "text"]] {
+        refused(&[&affine[..], &more].concat(), "--mode trellis");
+    }
+    refused(&trellis(&["--calibrate", "nowhere.txt"]), "nowhere.txt");
+    refused(&trellis(&["--calibration-tokens", "9"]), "--calibrate");
     refused(
         &["quantize", "--mode", "affine", "--bits", "7", "in", "out"],
         "7",

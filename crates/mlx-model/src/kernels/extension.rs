@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use mlx_kernels::affine::{self, Plan, Weight};
 use mlx_kernels::trellis::{GatePlan, Selection};
-use mlx_kernels::{Context, attention, gate, norm, sampling, trellis, with_context};
-use mlx_rs::Array;
+use mlx_kernels::{Backend, Context, attention, gate, norm, sampling, trellis, with_context};
+use mlx_rs::{Array, Dtype};
 
-use super::{Kernels, Product};
+use super::{Kernels, Product, Stock, float32};
 use crate::error::Result;
 use crate::weight::{QuantizedWeight, TrellisMatrix};
 
@@ -31,6 +31,17 @@ impl Extension {
 impl Kernels for Extension {
     fn name(&self) -> &'static str {
         self.context.backend().name()
+    }
+
+    fn dense_matmul(&self, x: &Array, weight: &Array) -> Result<Product> {
+        let is_wide = [x, weight].map(Array::dtype) == [Dtype::Float32; 2];
+        if self.context.backend() == Backend::Cpu && is_wide && x.size() > 0 {
+            return Ok(Product {
+                output: float32::matmul(x, weight)?,
+                kernel: "cpu float32 matmul".into(),
+            });
+        }
+        Stock.dense_matmul(x, weight)
     }
 
     fn quantized_matmul(&self, x: &Array, weight: &QuantizedWeight) -> Result<Product> {

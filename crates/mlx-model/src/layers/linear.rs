@@ -49,10 +49,7 @@ impl Linear {
 
     pub(crate) fn forward(&self, x: &Array, pass: Pass<'_>) -> Result<Array> {
         let Product { output, kernel } = match &self.weight {
-            Weight::Dense(weight) => Product {
-                output: x.matmul(weight.t())?,
-                kernel: "mlx matmul".into(),
-            },
+            Weight::Dense(weight) => pass.kernels.dense_matmul(x, weight)?,
             Weight::Quantized(weight) => pass.kernels.quantized_matmul(x, weight)?,
             Weight::Trellis(weight) => pass.kernels.trellis_matmul(x, weight)?,
         };

@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use mlx_kernels::Context;
 use mlx_kernels::attention::Rotation as Rope;
 use mlx_rs::transforms::eval;
 use mlx_rs::{Array, Dtype};
@@ -14,7 +15,7 @@ use trellis_codec::{Hessian, HessianFactor};
 use crate::cache::KvCache;
 use crate::checkpoint::Checkpoint;
 use crate::error::{ModelError, Result};
-use crate::kernels::Dense;
+use crate::kernels::Extension;
 use crate::layers::{self, Block, Embedding, Pass, Residual};
 use crate::rotation::{Rotation, rotate};
 use crate::statistics::{InputStatistics, Site};
@@ -90,13 +91,12 @@ impl Calibration {
 
     fn sum(&mut self, site: (usize, Site)) -> Result<&Hessian> {
         let known = self.sum.take().filter(|(of, _)| *of == site);
-        let sum = match known {
-            Some((_, sum)) => sum,
-            None => {
-                self.advance(site.0)?;
-                let sum = self.statistics.take(site.0, site.1);
-                sum.ok_or(ModelError::EmptyPrompt)?
-            }
+        let sum = if let Some((_, sum)) = known {
+            sum
+        } else {
+            self.advance(site.0)?;
+            let sum = self.statistics.take(site.0, site.1);
+            sum.ok_or(ModelError::EmptyPrompt)?
         };
         Ok(&self.sum.insert((site, sum)).1)
     }
@@ -107,7 +107,7 @@ impl Calibration {
             self.statistics = InputStatistics::default();
             let config = self.checkpoint.config.clone();
             let block = Block::load(&mut self.checkpoint, &config, self.next, &self.rope)?;
-            let kernels = Dense::device();
+            let kernels = Extension::new(Context::detect());
             let pass = Pass {
                 kernels: &kernels,
                 usage: None,

@@ -168,8 +168,10 @@ mod tests {
         let trellis = |down_axis, interleave| Mode::Trellis {
             down_axis,
             interleave,
+            rotation: None,
+            calibration: None,
         };
-        let choose = |name: &str, shape, mode| match recipe(name, shape, mode, 3).unwrap() {
+        let choose = |name: &str, shape, mode: &Mode| match recipe(name, shape, mode, 3).unwrap() {
             Recipe::Trellis {
                 format,
                 axis,
@@ -180,24 +182,27 @@ mod tests {
         let (up, down) = ([1536, 576], [576, 1536]);
         let rows = Layout::Rows;
         let by_output = trellis(Axis::Output, false);
-        assert_eq!(choose("x.up_proj", up, by_output), (192, Axis::Input, rows));
         assert_eq!(
-            choose("x.down_proj", down, by_output),
+            choose("x.up_proj", up, &by_output),
+            (192, Axis::Input, rows)
+        );
+        assert_eq!(
+            choose("x.down_proj", down, &by_output),
             (192, Axis::Output, rows)
         );
         let by_input = trellis(Axis::Input, false);
         assert_eq!(
-            choose("x.down_proj", down, by_input),
+            choose("x.down_proj", down, &by_input),
             (256, Axis::Input, rows)
         );
-        let pairs = choose("x.down_proj", [512, 96], trellis(Axis::Output, true));
+        let pairs = choose("x.down_proj", [512, 96], &trellis(Axis::Output, true));
         assert_eq!(pairs, (256, Axis::Output, Layout::BlockPairs));
 
         // Three blocks of 192 are no pairs.
-        let error = recipe("x.down_proj", down, trellis(Axis::Output, true), 3).unwrap_err();
+        let error = recipe("x.down_proj", down, &trellis(Axis::Output, true), 3).unwrap_err();
         assert!(error.to_string().contains("x.down_proj"), "{error}");
         let affine = Mode::Affine { group_size: 128 };
-        let error = recipe("x.up_proj", up, affine, 3).unwrap_err().to_string();
+        let error = recipe("x.up_proj", up, &affine, 3).unwrap_err().to_string();
         assert!(error.contains("576") && error.contains("128"), "{error}");
     }
 }

@@ -227,6 +227,7 @@ fn a_model_that_gives_no_numbers_is_refused() {
     let pass = Pass {
         kernels: &kernels,
         usage: None,
+        statistics: None,
     };
     let generator = Generator::new(&model, pass, &[1, 2], GenerateOptions::default());
     let error = generator.err().unwrap().to_string();

@@ -101,7 +101,7 @@ fn more_bits_are_nearer_to_the_original() {
     for mode in [TRELLIS, Mode::Affine { group_size: 32 }] {
         let tiny = Tiny::new("qwen3");
         let results = [2, 4, 8].map(|bits| {
-            let (root, summary) = quantized(&tiny, &options(mode, bits));
+            let (root, summary) = quantized(&tiny, &options(mode.clone(), bits));
             let original = logits(&load(&root.path().join("in")).unwrap());
             let coded = logits(&load(&root.path().join("out")).unwrap());
             (apart(&original, &coded), summary.kinds[0].relative_error)

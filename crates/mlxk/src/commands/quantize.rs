@@ -145,6 +145,10 @@ impl Args {
                     self.down_axis.is_none() && !self.interleave,
                     "--down-axis and --interleave are for --mode trellis"
                 );
+                ensure!(
+                    self.calibrate.is_none() && self.rotate.is_none(),
+                    "--calibrate and --rotate are for --mode trellis"
+                );
                 Mode::Affine {
                     group_size: self.group_size.unwrap_or(64),
                 }
@@ -224,6 +228,12 @@ fn render(summary: &Summary) -> String {
         let (resumed, matrices) = (summary.resumed, summary.matrices);
         notes.push(format!(
             "{resumed} of {matrices} matrices were done by an earlier run"
+        ));
+    }
+    if !summary.tripped.is_empty() {
+        notes.push(format!(
+            "coded without error feedback, which grew past its limit: {}",
+            summary.tripped.join(", ")
         ));
     }
     if let Some(block) = summary.shortest_block.filter(|&block| block < 256) {
