@@ -19,6 +19,7 @@ fn all_caught((kernel, shader): (Kernel, Shader), changes: &[(&'static str, &'st
 }
 
 #[test]
+#[ignore = "compiles many faulty kernels: scripts/test-faults"]
 fn sound_copies_hold() {
     let lane = "const int lane = int(";
     for (kernel, shader) in [REDUCE, GATEUP, FACTORED] {
@@ -28,6 +29,7 @@ fn sound_copies_hold() {
 }
 
 #[test]
+#[ignore = "compiles many faulty kernels: scripts/test-faults"]
 fn runs_that_are_cut_or_in_another_order() {
     let changes = [
         ("place == 0 ? block[0] : source[K]", "source[K]"),
@@ -40,6 +42,7 @@ fn runs_that_are_cut_or_in_another_order() {
 }
 
 #[test]
+#[ignore = "compiles many faulty kernels: scripts/test-faults"]
 fn rows_past_the_last() {
     for form in [REDUCE, GATEUP, FACTORED] {
         all_caught(form, &[("if (row >= R) {", "if (row >= R + 3) {")]);
@@ -47,6 +50,7 @@ fn rows_past_the_last() {
 }
 
 #[test]
+#[ignore = "compiles many faulty kernels: scripts/test-faults"]
 fn rows_of_x_that_are_mixed_up() {
     let changes = [
         ("ROWS * int(threadgroup_position_in_grid.z)", "0"),
@@ -59,6 +63,7 @@ fn rows_of_x_that_are_mixed_up() {
 }
 
 #[test]
+#[ignore = "compiles many faulty kernels: scripts/test-faults"]
 fn another_order_of_a_sum() {
     // The bits are those of the sum over even and the sum over odd columns.
     all_caught(
@@ -68,6 +73,7 @@ fn another_order_of_a_sum() {
 }
 
 #[test]
+#[ignore = "compiles many faulty kernels: scripts/test-faults"]
 fn weights_of_another_arithmetic() {
     let changes = [
         (
@@ -85,6 +91,7 @@ fn weights_of_another_arithmetic() {
 }
 
 #[test]
+#[ignore = "compiles many faulty kernels: scripts/test-faults"]
 fn gate_and_up_in_each_others_place() {
     let changes = [
         ("float(up_scales[row])", "float(gate_scales[row])"),
@@ -98,6 +105,7 @@ fn gate_and_up_in_each_others_place() {
 }
 
 #[test]
+#[ignore = "compiles many faulty kernels: scripts/test-faults"]
 fn a_tail_with_other_roundings() {
     let changes = [
         (

@@ -23,6 +23,7 @@ fn all_caught((kernel, shader): (Kernel, Shader), changes: &[(&'static str, &'st
 }
 
 #[test]
+#[ignore = "compiles many faulty kernels: scripts/test-faults"]
 fn sound_copies_hold() {
     let lane = "const int lane = int(";
     for (kernel, shader) in [TILED, SPLIT, WIDE] {
@@ -40,6 +41,7 @@ fn sound_copies_hold() {
 }
 
 #[test]
+#[ignore = "compiles many faulty kernels: scripts/test-faults"]
 fn columns_in_another_order_or_cut() {
     let changes = [
         ("(N - 1 - i) * K", "i * K"),
@@ -56,6 +58,7 @@ fn columns_in_another_order_or_cut() {
 }
 
 #[test]
+#[ignore = "compiles many faulty kernels: scripts/test-faults"]
 fn weights_rounded_too_early_or_not_at_all() {
     for form in [TILED, SPLIT] {
         let changes = [(
@@ -70,6 +73,7 @@ fn weights_rounded_too_early_or_not_at_all() {
 }
 
 #[test]
+#[ignore = "compiles many faulty kernels: scripts/test-faults"]
 fn tiles_that_are_not_waited_for() {
     for form in [TILED, SPLIT] {
         let changes = [
@@ -87,6 +91,7 @@ fn tiles_that_are_not_waited_for() {
 }
 
 #[test]
+#[ignore = "compiles many faulty kernels: scripts/test-faults"]
 fn results_past_the_edges_or_missing() {
     let changes = [
         (
@@ -113,6 +118,7 @@ fn results_past_the_edges_or_missing() {
 }
 
 #[test]
+#[ignore = "compiles many faulty kernels: scripts/test-faults"]
 fn parts_that_are_left_out() {
     let end = "part == SPLITS - 1 ? R : (part + 1) * PARTITION";
     all_caught(SPLIT, &[(end, "(part + 1) * PARTITION")]);
