@@ -4,6 +4,7 @@ mod dense;
 mod extension;
 mod float32;
 mod float64;
+mod host_product;
 mod stock;
 
 pub use dense::Dense;

@@ -135,11 +135,7 @@ fn swiglu_by(
     let selection = Selection::default();
     let equal = gate.geometry().format().bits() == up.geometry().format().bits();
     match plan {
-        GatePlan::Separate => {
-            let gated = super::matmul(x, gate)?;
-            let silu = gated.multiply(ops::sigmoid(&gated)?)?;
-            Ok(silu.multiply(super::matmul(x, up)?)?)
-        }
+        GatePlan::Separate => crate::gate::stock(&super::matmul(x, gate)?, &super::matmul(x, up)?),
         GatePlan::Fused => kernels::gateup(x, gate, up, selection),
         GatePlan::FusedShared => kernels::gateup_shared(x, gate, up, selection),
         GatePlan::FusedTable => kernels::gateup_table(x, gate, up),

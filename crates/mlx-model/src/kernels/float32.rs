@@ -1,10 +1,10 @@
 //! A float32 matrix product over all cores, as a lazy node on the CPU, where MLX's own runs on one.
 
 use mlx_kernels_cpu::dense;
-use mlx_op::{HostError, HostOp, OutputSpec};
-use mlx_rs::{Array, Dtype};
+use mlx_rs::Array;
 use rayon::prelude::*;
 
+use super::host_product::host_product;
 use crate::error::Result;
 
 /// Rows of the matrix of one task.
@@ -12,27 +12,7 @@ const PANEL: usize = 64;
 
 /// `x` times the transpose of `matrix`: float32 `[.., columns]` and `[rows, columns]` to `[.., rows]`.
 pub(super) fn matmul(x: &Array, matrix: &Array) -> Result<Array> {
-    let (outputs, columns) = (matrix.dim(0), matrix.dim(1) as usize);
-    let mut shape = x.shape().to_vec();
-    if let Some(last) = shape.last_mut() {
-        *last = outputs;
-    }
-    let spec = OutputSpec::new(shape, Dtype::Float32);
-    let mut results = HostOp::new("float32_matmul")
-        .apply(&[x, matrix], &[spec], move |inputs, outputs| {
-            let [x, matrix] = inputs else {
-                return Err(HostError::failed("expected two inputs"));
-            };
-            multiply(
-                x.as_slice()?,
-                matrix.as_slice()?,
-                columns,
-                outputs[0].as_mut_slice()?,
-            );
-            Ok(())
-        })
-        .map_err(mlx_kernels::Error::from)?;
-    Ok(results.remove(0))
+    host_product("float32_matmul", x, matrix, multiply)
 }
 
 /// `y[i, j] = sum over k of x[i, k] * matrix[j, k]`.
